@@ -1,17 +1,26 @@
 """Operations on rows as people call them: plain tensors, forward and backward, beside torch and torch.compile.
 
-    python benchmarks/h200_training.py [--quick] [--only forward|others] [--out FILE.jsonl]
+    python benchmarks/h200_training.py [--quick] [--only forward|others] [--dtypes bfloat16,...] [--out FILE.jsonl]
 
 Every result is compared with float64 before it is timed. Calls run in CUDA graphs and the contenders take turns, as in
 h200.py. Terabytes per second count what must be read and written: two passes over the data forward, three backward.
+
+Other processes compile everything of a type first, ours and torch.compile's, into caches on disk; what they tuned while
+they shared the GPU is thrown away, so that each contender is tuned where nobody disturbs it. Lines are written as they
+are found, so that a run that is cut leaves what it had.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
+import tempfile
+import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import torch
@@ -23,8 +32,10 @@ from flydsl.kernels.rows.norms import norm
 
 LENGTHS = (64, 257, 512, 768, 1024, 2048, 4095, 4096, 8192, 16384, 32768, 50257, 65536, 131072, 262144)
 ELEMENTS = 2**27
-DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+DTYPES = ("bfloat16", "float32", "float16")
 EPS = 1e-5
+PROCESSES = 14
+ROUNDS, INNER = 11, 3
 
 
 Made = torch.Tensor | tuple[torch.Tensor, ...]
@@ -47,7 +58,7 @@ def compare(
 ) -> None:
     for who, call in calls.items():
         check(what, who, call(), want, dtype)
-    times = interleaved(calls, rounds=15, inner=5)
+    times = interleaved(calls, rounds=ROUNDS, inner=INNER)
     for who, milliseconds in times.items():
         note(what, who, nbytes / milliseconds / 1e9, "TB/s")
 
@@ -57,12 +68,15 @@ def contenders(ours: Callable[[], Made], theirs: Callable[[], Made]) -> dict[str
     return {"flydsl": ours, "torch": theirs, "compile": compiled}
 
 
-def forward(n: int, dtype: torch.dtype) -> None:
-    m = ELEMENTS // n
-    x = torch.randn(m, n, device="cuda").to(dtype)
-    w, b = (torch.randn(n, device="cuda").to(dtype) for _ in range(2))
-    name, some, dw, db = f"{str(dtype)[6:]} {m} x {n}", x[:64].double(), w.double(), b.double()
-    ops = {
+Operation = tuple[Callable[[], Made], Callable[[], Made], torch.Tensor]
+"""Ours, torch's, and what the first rows come to."""
+
+
+def operations(x: torch.Tensor) -> dict[str, Operation]:
+    n = x.shape[1]
+    w, b = (torch.randn(n, device="cuda").to(x.dtype) for _ in range(2))
+    some, dw, db = x[:64].double(), w.double(), b.double()
+    return {
         "softmax": (lambda: kernels.softmax(x), lambda: torch.softmax(x, -1), torch.softmax(some, -1)),
         "RMS norm": (
             lambda: kernels.rms_norm(x, w, eps=EPS),
@@ -75,11 +89,41 @@ def forward(n: int, dtype: torch.dtype) -> None:
             F.layer_norm(some, (n,), dw, db, EPS),
         ),
     }
-    for op, (ours, theirs, want) in ops.items():
+
+
+def matrix(n: int, dtype: str) -> torch.Tensor:
+    return torch.randn(ELEMENTS // n, n, device="cuda").to(getattr(torch, dtype))
+
+
+def prepare(job: tuple[int, str]) -> None:
+    """Compile what `forward` compares."""
+    x = matrix(*job)
+    for ours, theirs, _ in operations(x).values():
         torch.compiler.reset()
-        compare(f"{op} {name}", contenders(ours, theirs), want, 2 * x.nbytes, dtype)
+        for call in contenders(ours, theirs).values():
+            call()
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+
+
+def prepare_all(jobs: list[tuple[int, str]]) -> None:
+    """In several processes; they leave compiled code in caches on disk, and no choices."""
+    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
+        for job, made in [(job, pool.submit(prepare, job)) for job in jobs]:
+            if (error := made.exception()) is not None:  # it is compiled, or fails, where it is measured
+                print(f"not compiled ahead: {job}: {error!r}", flush=True)
+    for choice in Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).rglob("*.best_config"):
+        choice.unlink()
+
+
+def forward(n: int, dtype: str) -> None:
+    x = matrix(n, dtype)
+    name = f"{dtype} {x.shape[0]} x {n}"
+    for op, (ours, theirs, want) in operations(x).items():
+        torch.compiler.reset()
+        compare(f"{op} {name}", contenders(ours, theirs), want, 2 * x.nbytes, x.dtype)
     y = torch.empty_like(x)
-    compare(f"copy {name}", {"torch": lambda: y.copy_(x)}, some, 2 * x.nbytes, dtype)
+    compare(f"copy {name}", {"torch": lambda: y.copy_(x)}, x[:64].double(), 2 * x.nbytes, x.dtype)
 
 
 def backward(m: int = 16384, n: int = 4096) -> None:
@@ -207,21 +251,36 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="bfloat16 and a few lengths")
     parser.add_argument("--only", default="", choices=("", "forward", "others"), help="one part alone")
+    parser.add_argument("--dtypes", default=",".join(DTYPES))
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    if args.only != "forward":
-        for m, n in ((8192, 32768), (4096, 128256)):
-            loss(m, n)
-        backward()
-        called_backward()
-        others()
-        for m, n, k in ((16384, 256, 8), (64, 131072, 64)):
-            largest(m, n, k)
-    for dtype in () if args.only == "others" else DTYPES[:1] if args.quick else DTYPES:
-        for n in LENGTHS[1::3] if args.quick else LENGTHS:
-            forward(n, dtype)
-    if args.out:
-        args.out.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
+    start = time.perf_counter()
+    lengths, dtypes = (LENGTHS[1::3], DTYPES[:1]) if args.quick else (LENGTHS, args.dtypes.split(","))
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", folder)
+        os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # of each process
+        if args.only != "forward":
+            for m, n in ((8192, 32768), (4096, 128256)):
+                loss(m, n)
+            backward()
+            called_backward()
+            others()
+            for m, n, k in ((16384, 256, 8), (64, 131072, 64)):
+                largest(m, n, k)
+            keep(args.out)
+        for dtype in () if args.only == "others" else dtypes:
+            prepare_all([(n, dtype) for n in lengths])
+            print(f"{dtype} compiled after {time.perf_counter() - start:.0f} s", flush=True)
+            for n in lengths:
+                forward(n, dtype)
+                keep(args.out)
+    print(f"done after {time.perf_counter() - start:.0f} s")
+
+
+def keep(file: Path | None) -> None:
+    """Write what was found so far."""
+    if file is not None:
+        file.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
 
 
 if __name__ == "__main__":

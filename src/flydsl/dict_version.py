@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from functools import cache
 from typing import Any
 
 _TAG_AT = 3 * ctypes.sizeof(ctypes.c_void_p)
@@ -23,6 +24,7 @@ def _tag(mapping: dict[Any, Any]) -> ctypes.c_uint64:
     return ctypes.c_uint64.from_address(id(mapping) + _TAG_AT)
 
 
+@cache
 def _counts() -> bool:
     """Whether every way to change a dict changes the field, and reading does not."""
     probe: dict[bytes, bytes] = {b"a": b"1"}

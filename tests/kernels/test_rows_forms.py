@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from flydsl import kernels
 from flydsl.kernels.rows.arrays import describe
-from flydsl.kernels.rows.form import form_of, looped
+from flydsl.kernels.rows.form import Form, form_of, looped
+from flydsl.kernels.rows.norm_kernels import norm_rows
+from flydsl.kernels.rows.softmax_kernels import softmax_rows
 
 
 def normed(x: np.ndarray, w: np.ndarray, b: np.ndarray, eps: float = 1e-5) -> np.ndarray:
@@ -28,6 +32,28 @@ def test_rows_across_a_cluster(n: int, rng: np.random.Generator, monkeypatch: py
     np.testing.assert_allclose(kernels.layer_norm(x, w, b), normed(x, w, b), atol=2e-4)
     e = np.exp(x.astype("f8") - x.max(-1, keepdims=True))
     np.testing.assert_allclose(kernels.softmax(x), e / e.sum(-1, keepdims=True), rtol=2e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("n", [2048, 1800])
+def test_units_that_wait_in_shared_memory(n: int, rng: np.random.Generator):
+    """Half of a thread's units, in the last turn of which some threads have none; the mean is far from zero."""
+    x = (rng.standard_normal((3, n)) + 50).astype("f4")
+    w, b = (rng.standard_normal(n).astype("f4") for _ in range(2))
+    names = ("x", "out", "weight", "bias", "residual", "summed")
+    form = Form(4, 128, 1, -(-n // 512), False, names, parked=2, constant=n == 1800, streamed=n == 1800)
+    d, out = x.astype("f8"), np.full_like(x, np.nan)
+    norm_rows(x, None, w, b, out, None, None, None, 3, n, 1e-5, True, form)
+    np.testing.assert_allclose(out, normed(x, w, b), atol=2e-4)
+    summed, residual = np.full_like(x, np.nan), rng.standard_normal((3, n)).astype("f4")
+    norm_rows(x, residual, w, None, out, summed, None, None, 3, n, 1e-5, False, form)
+    np.testing.assert_array_equal(summed, x + residual)
+    total = (x + residual).astype("f8")
+    np.testing.assert_allclose(
+        out, total / np.sqrt((total**2).mean(-1, keepdims=True) + 1e-5) * w, rtol=1e-5, atol=1e-6
+    )
+    softmax_rows(x, out, 3, n, False, form)
+    e = np.exp(d - d.max(-1, keepdims=True))
+    np.testing.assert_allclose(out, e / e.sum(-1, keepdims=True), rtol=2e-5, atol=1e-9)
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
@@ -89,3 +115,23 @@ def test_rules():
     long = looped(form(8192, 32768), 8192)
     assert (long.team, long.turns) == (256, 0) and looped(form(8, 32768), 8).team == 1024
     assert looped(form(2**20, 1024), 2**20) == form(2**20, 1024)
+
+
+def test_rules_of_long_rows():
+    """Where units may wait in shared memory: two blocks of 512 threads, then one of 1024, then a cluster."""
+
+    def form(n: int, dtype: str, **more: Any):
+        x = describe("test", "x", np.zeros(1, dtype))._replace(shape=(4096, n), strides=(n, 1), address=0)
+        return form_of(4096, n, {"x": x}, 4, clusters=True, parks={7: 1, 8: 4}, **more)
+
+    lengths = 24576, 28672, 32768, 49152, 57344, 65536, 65544
+    found = [(f.block, f.turns, f.parked, f.cluster) for f in (form(n, "f2") for n in lengths)]
+    assert found == [
+        (512, 6, 0, 1), (512, 7, 1, 1), (512, 8, 4, 1), (1024, 6, 0, 1), (1024, 7, 2, 1), (1024, 8, 2, 1),
+        (256, 5, 0, 8),
+    ]  # fmt: skip
+    wide = [(f.block, f.turns, f.parked, f.cluster) for f in (form(n, "f4") for n in (16384, 32768, 36864))]
+    assert wide == [(512, 8, 0, 1), (1024, 8, 0, 1), (128, 9, 0, 8)]
+    assert form(36864, "f4", longest=12).cluster == 1
+    # Rows with edges are left as they were.
+    assert form(32767, "f2").parked == 0

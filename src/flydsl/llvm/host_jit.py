@@ -16,6 +16,7 @@ from types import TracebackType
 from flydsl.errors import DSLCompileError, LibraryNotFoundError
 from flydsl.llvm import binding, codegen
 from flydsl.llvm.binding import JitEngine, JitTracker
+from flydsl.llvm.objects import plain_image
 from flydsl.llvm.objects.code_object import SHN_UNDEF, STB_LOCAL, STT_FUNC, ElfFile
 
 _lock = threading.Lock()
@@ -81,21 +82,23 @@ def _engine() -> JitEngine:
         return _engines[0]
 
 
+def compile_portable(ir_text: str, passes: Sequence[str]) -> bytes:
+    """Object code for every CPU of this kind, by these passes of `binding.run_named_passes` alone."""
+    target = codegen.DeviceTarget(binding.host_triple(), "", reloc="pic")
+    module, machine = codegen.load_module(ir_text, target), target.machine(1)
+    binding.run_named_passes(module, machine, passes)
+    return codegen.emit_object(module, machine)
+
+
 def load_ir(
     ir_text: str,
     *,
     opt_level: int = 2,
-    passes: Sequence[str] = (),
     exports: Iterable[str] | None = None,
     imports: Mapping[str, int] | None = None,
     name: str = "host",
 ) -> HostLibrary:
-    """Compile LLVM IR for this CPU and load it; with `passes`, of `binding.run_named_passes`, by these alone."""
-    if passes:
-        target = codegen.DeviceTarget.host()
-        module, machine = codegen.load_module(ir_text, target), target.machine(opt_level)
-        binding.run_named_passes(module, machine, passes)
-        return load_object(codegen.emit_object(module, machine), exports=exports, imports=imports, name=name)
+    """Compile LLVM IR for this CPU and load it."""
     return load_object(compile_host(ir_text, opt_level), exports=exports, imports=imports, name=name)
 
 
@@ -105,14 +108,19 @@ def load_object(
     exports: Iterable[str] | None = None,
     imports: Mapping[str, int] | None = None,
     name: str = "host",
+    plain: bool = False,
 ) -> HostLibrary:
     """Load a host object file.
 
     `exports` names what `address` must know (default: every global function; only ELF objects can be asked).
     `imports` binds undefined names to addresses; others come from this process, libm or the compiler's run time.
+    One that is `plain`, functions that nobody unwinds through, is loaded without LLVM where that can be done.
     """
     wanted, resolved = _resolve(code, exports, dict(imports or {}))
     library = f"{name}#{next(_numbers)}"
+    image = plain_image.load(code, resolved) if plain else None
+    if image is not None:
+        return HostLibrary(library, image, {symbol: image[symbol] for symbol in wanted})
     try:
         tracker = binding.link_jit_library(
             _engine(), library, code, exports=wanted, imports=resolved, process=not _is_elf(code)

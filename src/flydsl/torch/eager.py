@@ -18,6 +18,7 @@ from flydsl.errors import DSLTypeError
 R = TypeVar("R")
 Setup = Callable[..., None]
 _PLAIN = (Tensor, Parameter)
+_STRIDED = torch.strided
 
 
 class _Dual(Protocol):
@@ -59,7 +60,7 @@ def plain(args: Sequence[object]) -> bool:
         if question is None or question():
             return False
     for x in args:
-        if isinstance(x, Tensor) and (type(x) not in _PLAIN or x.is_meta or x.layout is not torch.strided):
+        if isinstance(x, Tensor) and (type(x) not in _PLAIN or x.is_meta or x.layout is not _STRIDED):
             return False
     return True
 
@@ -73,8 +74,12 @@ def refuse_tangents(name: str, args: Sequence[object]) -> None:
 
 
 def differentiable(args: Sequence[object]) -> bool:
-    """Whether autograd is to see the call."""
-    return torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in args)
+    """Whether autograd is to see the call of plain tensors."""
+    if torch.is_grad_enabled():
+        for x in args:
+            if type(x) in _PLAIN and cast("Tensor", x).requires_grad:
+                return True
+    return False
 
 
 def gradient_of(

@@ -70,7 +70,7 @@ class _Registered(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if torch.compiler.is_compiling():
             return self.registered(*args, **kwargs)
-        refuse_tangents(self._name, (*args, *kwargs.values()))
+        refuse_tangents(self._name, (*args, *kwargs.values()) if kwargs else args)
         if kwargs or not plain(args):
             return self.registered(*args, **kwargs)
         if not differentiable(args):

@@ -131,7 +131,7 @@ def clear(
         return Removed(0, 0)
     if function is backend is arch is older_than is None:
         found = [(path, size) for version in _versions(root) for _, size, path in files.scan(version)]
-        remove_leftovers(root, age=0.0)
+        remove_leftovers(root, age=0.0, host_age=0.0)
     else:
         chosen_entries = entries(function=function, backend=backend, arch=arch, older_than=older_than, cache=chosen)
         found = [(entry.path, entry.size) for entry in chosen_entries]

@@ -15,6 +15,10 @@ SCHEMA = 1
 SUFFIX = ".fly"
 STALE_TEMPORARY = 3600.0
 """Seconds after which a temporary file is taken for the leftover of a killed writer."""
+HOST_CODE = "host"
+"""The folder of machine code of host functions; see `host_code.py`."""
+OLD_HOST_CODE = 30 * 24 * 3600.0
+"""Seconds after which such a file is removed, in use or not: it is made again in milliseconds."""
 
 
 def make_directories(path: Path) -> None:
@@ -92,14 +96,21 @@ def scan(version: Path) -> Iterator[tuple[float, int, Path]]:
                 yield info.st_mtime, info.st_size, Path(entry.path)
 
 
-def remove_leftovers(root: Path, age: float = STALE_TEMPORARY) -> None:
-    """Remove temporary files of writers that were killed."""
+def remove_leftovers(root: Path, age: float = STALE_TEMPORARY, host_age: float = OLD_HOST_CODE) -> None:
+    """Remove temporary files of writers that were killed, and old machine code of host functions."""
+    for folder in children(root / f"v{SCHEMA}"):
+        if len(folder.name) == 2:
+            _remove_older(Path(folder.path), age, ".", ".tmp")
+    _remove_older(root / HOST_CODE, host_age, "", ".o")
+    _remove_older(root / HOST_CODE, age, ".", ".tmp")
+
+
+def _remove_older(folder: Path, age: float, start: str, end: str) -> None:
     now = time.time()
-    for folder in (*children(root / f"v{SCHEMA}"),):
-        for entry in children(Path(folder.path)) if len(folder.name) == 2 else ():
-            if entry.name.startswith(".") and entry.name.endswith(".tmp"):
-                try:
-                    if now - entry.stat(follow_symlinks=False).st_mtime > age:
-                        os.unlink(entry.path)
-                except OSError:  # its writer was faster
-                    continue
+    for entry in children(folder):
+        if entry.name.startswith(start) and entry.name.endswith(end):
+            try:
+                if now - entry.stat(follow_symlinks=False).st_mtime > age:
+                    os.unlink(entry.path)
+            except OSError:  # its writer was faster
+                continue

@@ -20,6 +20,7 @@ from ...llvm.stub_abi import (
 )
 from .. import listeners
 from ..build.artifact import ArtifactFormatError, CompiledArtifact
+from ..cache.host_code import host_code
 from ..extern_link import run_load_hooks
 from .arguments import Argument, StreamArgument, TensorArgument
 from .placement import order_after_producers, unspecified_stream
@@ -113,10 +114,9 @@ class LoadedFunction:
         self._allow_dynamic_shared()
         self.table = (ctypes.c_void_p * (len(self.functions) + 1))(*(f.handle for f in self.functions), 0)
         host_jit.load_libraries(artifact.metadata.get("host_libraries") or ())
-        self.library = host_jit.load_ir(
-            artifact.sections["host"].decode(),
-            opt_level=1,
-            passes=_STUB_PASSES,
+        self.library = host_jit.load_object(
+            host_code(artifact.sections["host"].decode(), _STUB_PASSES),
+            plain=True,
             exports=[artifact.metadata["name"]],
             imports=self._imports(artifact.sections["host"]),
         )

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from functools import cache
 
 from ... import config
-from ...llvm import binding, codegen, host_jit
 from ...llvm.text.routine import Routine, Value, Variable
 from ...runtime.dlpack import DLTensor, capsule_pointer
-from .array_structs import METH_FASTCALL, ExchangeTable, MethodDef, NumpyArray, header_is_known
+from .array_structs import ExchangeTable, NumpyArray, header_is_known
 from .fields import FIELDS, Library, Place, library_of
 from .host_arrays import array_info
+from .native_function import PARAMETERS, native_function, python_bool
 from .plan import Check, Write
 
 _MAX_RANK = 64
@@ -157,37 +157,18 @@ def _describer(array: object) -> tuple[int, ...] | None:
 # --- native function ----------------------------------------------------------------------------------------------
 
 _IMPORTS = ("PyLong_AsVoidPtr", "PyBool_FromLong", "PyErr_Clear", "PyObject_VectorcallMethod", "Py_DecRef")
-_alive: list[object] = []
 _REFUSED, _FAILED = "refused", "failed"
 """Where the function ends without having read all arrays; in the second case Python has an error set."""
 
 
 @cache
 def _function() -> Reader:
-    imports = {name: _python_address(name) for name in _IMPORTS}
-    target = codegen.DeviceTarget.host()
-    module, machine = codegen.load_module(_ir(), target), target.machine(1)
-    # Of all that LLVM could do, registers for the variables are what counts, and they take 11 ms instead of 50.
-    binding.run_named_passes(module, machine, ("add_sroa_pass", "add_simplify_cfg_pass"))
-    code = codegen.emit_object(module, machine)
-    library = host_jit.load_object(code, exports=["read_arrays"], imports=imports, name="array-reader")
-    method = MethodDef(b"read_arrays", library.address("read_arrays"), METH_FASTCALL, None)
-    _alive.extend((library, method))  # Python keeps a pointer to the method for good
-    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
-        ("PyCFunction_NewEx", ctypes.pythonapi)
-    )
-    return new(ctypes.addressof(method), None, None)
+    return native_function(_routine(), _IMPORTS)
 
 
-def _python_address(name: str) -> int:
-    address = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
-    assert address
-    return address
-
-
-def _ir() -> str:
+def _routine() -> Routine:
     """`PyObject *read_arrays(PyObject *self, PyObject *const *args, Py_ssize_t count)`: table, block, arrays."""
-    r = Routine("read_arrays", "ptr", "ptr self, ptr args, i64 count", linkage="")
+    r = Routine("read_arrays", "ptr", PARAMETERS, linkage="")
     table = r.value_of("PyLong_AsVoidPtr", "ptr", r.load("ptr", r["args"]), external=True)
     block = r.value_of("PyLong_AsVoidPtr", "ptr", r.load("ptr", r["args"], _WORD), external=True)
     entry = r.variable("ptr", table)
@@ -197,18 +178,12 @@ def _ir() -> str:
         body.describe()
         body.gather()
         entry.set(body.check_and_write(block))
-    r.give(_bool(r, 1))
+    r.give(python_bool(r, 1))
     r.label(_FAILED)
     r.call("PyErr_Clear", "void", external=True)
     r.label(_REFUSED)
-    r.give(_bool(r, 0))
-    head = "\n".join(r.declarations.values())
-    triple = binding.host_triple()
-    return f'target triple = "{triple}"\ntarget datalayout = "{binding.data_layout(triple)}"\n{head}\n{r.text()}'
-
-
-def _bool(r: Routine, value: int) -> Value:
-    return r.value_of("PyBool_FromLong", "ptr", ("i64", value), external=True)
+    r.give(python_bool(r, 0))
+    return r
 
 
 class _Array:

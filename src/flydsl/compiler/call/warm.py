@@ -30,6 +30,7 @@ from .native_reader import NativeArray, can_read, make_reader, reads_natively
 from .placement import first_owner, placed, torch_stream_accessor
 from .plan import Check, Write
 from .tensor_argument import TensorArgument
+from .watch import Watch
 
 if TYPE_CHECKING:
     from ..frontend.signature import Signature
@@ -83,7 +84,7 @@ def make_warm(
         ]
     changed = ["__fly_version() != __fly_now", *(_changed(function, scope) if function is not None else [])]
     if plan.told is not None:
-        scope["__fly_told"] = plan.told.holds
+        scope["__fly_told"] = Watch.of_values(plan.told).holds
         changed.append("not __fly_told()")
     lines = [
         f"def __fly_warm({signature.text(scope)}):",
@@ -239,8 +240,12 @@ def _changed(function: FunctionKey, scope: dict[str, object]) -> list[str]:
     conditions = ["__fly_hints()", "__fly_flags() is not None", "__fly_set() is not None", "__fly_options()"]
     names, cells, more = function.identities()
     if more or len(names) > _MOST_NAMES:
-        scope |= {"__fly_key": function, "__fly_generation": function.generation}
-        return [*conditions, "__fly_key.generation != __fly_generation", "not __fly_key.unchanged()"]
+        scope |= {
+            "__fly_key": function,
+            "__fly_generation": function.generation,
+            "__fly_holds": Watch.of_function(function).holds,
+        }
+        return [*conditions, "__fly_key.generation != __fly_generation", "not __fly_holds()"]
     scope |= {"__fly_changes": changes, "__fly_key": function}
     conditions.append("__fly_changes.count != __fly_key.seen")
     for i, (get, name, expected) in enumerate(names):

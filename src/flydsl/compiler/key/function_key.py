@@ -77,14 +77,18 @@ class Walked:
         """Whether the decorated functions among it have the options they had."""
         return all(getattr(obj, "__fly_options__", None) == options for obj, options in self.options)
 
-    def holds(self) -> bool:
-        """Both: whether what it says of values still holds."""
+    def told(self) -> bool:
+        """The same, asked only where some function's options have changed."""
         if changes.count != self._options_seen:
             count = changes.count
             if not self.same_options():
                 return False
             self._options_seen = count
-        return self.unchanged()
+        return True
+
+    def holds(self) -> bool:
+        """Both: whether what it says of values still holds."""
+        return self.told() and self.unchanged()
 
 
 _MISSING = repeat(MISSING)
@@ -144,8 +148,10 @@ class FunctionKey:
 
     def unchanged(self) -> bool:
         """Whether everything is the same object with the same content: comparisons, no walk."""
-        if not self.now.unchanged():
-            return False
+        return self.now.unchanged() and self.told()
+
+    def told(self) -> bool:
+        """Whether options and what was read from outside are as they were: all that is no object in memory."""
         if changes.count != self.seen:
             count = changes.count
             if not self.now.same_options():

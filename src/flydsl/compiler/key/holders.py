@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import enum
+import gc
 import sys
 import types
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from flydsl.compiler.key import libraries
 from flydsl.compiler.key.cache_key import digest, qualified_name
 from flydsl.compiler.key.component import MISSING, Component
-from flydsl.compiler.key.images import SCALARS, Probe, dict_of, reduced, same_items, state
+from flydsl.compiler.key.images import SCALARS, DictProbe, Probe, dict_of, reduced, same_items, state
 
 if TYPE_CHECKING:
     from flydsl.compiler.key.walk import Walk
@@ -258,7 +259,10 @@ def same_names(space: Mapping[str, object]) -> Probe:
 
 def _class_probe(cls: type) -> Probe:
     bases, name, same = cls.__bases__, cls.__name__, same_names(vars(cls))
-    return lambda: cls.__bases__ is bases and cls.__name__ == name and same()
+    # What the proxy of a class's names refers to is the dict itself.
+    (space,) = gc.get_referents(vars(cls))
+    probe = lambda: cls.__bases__ is bases and cls.__name__ == name and same()  # noqa: E731
+    return DictProbe(probe, space, cls, (bases, name)) if type(space) is dict else probe
 
 
 def _object_probe(obj: object, names: tuple[str, ...]) -> Probe:

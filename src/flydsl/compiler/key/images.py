@@ -15,12 +15,26 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import repeat
 from operator import is_
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from flydsl.compiler.key.cache_key import encode, framework_value, qualified_name
 from flydsl.compiler.key.component import MISSING
 
 Probe: TypeAlias = Callable[[], bool]
+
+
+class DictProbe(NamedTuple):
+    """A probe whose answer stays the same as long as one dict does, and `held`, pointers of an object, are the same."""
+
+    probe: Probe
+    space: dict[Any, Any]
+    owner: object = None
+    held: tuple[object, ...] = ()
+
+    def __call__(self) -> bool:
+        return self.probe()
+
+
 """Whether something is as it was."""
 
 SCALARS = frozenset((type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented)))
@@ -149,7 +163,8 @@ class Images:
                 and same_items(keys(), first)
             )
 
-        self.probes.append(unchanged)
+        plain = cast(object, value)
+        self.probes.append(DictProbe(unchanged, cast("dict[Any, Any]", plain)) if type(plain) is dict else unchanged)
         return tuple((self.image(k, label), self.image(v, label)) for k, v in zip(first, second, strict=True))
 
     def _hooked(self, what: str, value: object, hook: Callable[[object], object], label: str) -> object:

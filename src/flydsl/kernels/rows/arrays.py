@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from flydsl.errors import DSLTypeError, DSLValueError
 
-from ..matmul.arrays import HostArray, address, is_torch, packed, type_name
+from ..matmul.arrays import HostArray, TorchArray, address, is_torch, packed, type_name
 
 FLOATS = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 """Types of rows, with their bytes; float64 is summed in float64, all others in float32."""
@@ -127,6 +127,6 @@ def zeros(like: HostArray, shape: Sequence[int], dtype: str) -> HostArray:
 
 
 __all__ = [
-    "FLOATS", "INDICES", "Array", "Given", "HostArray", "address", "describe", "is_torch", "is_view", "matrix",
-    "packed", "same_place", "shaped", "type_name", "type_of", "vacant", "vector", "zeros",
+    "FLOATS", "INDICES", "Array", "Given", "HostArray", "TorchArray", "address", "describe", "is_torch", "is_view",
+    "matrix", "packed", "same_place", "shaped", "type_name", "type_of", "vacant", "vector", "zeros",
 ]  # fmt: skip

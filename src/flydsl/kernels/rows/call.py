@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import TypeVar, cast
 
+from flydsl.config import environment_version
 from flydsl.errors import DSLTypeError, DSLValueError
 
 from ..matmul.arrays import array_key, environment_key
-from .arrays import Array, Given, HostArray, address, describe, is_torch, is_view, matrix, packed, type_of, vacant
+from .arrays import (
+    Array,
+    Given,
+    HostArray,
+    TorchArray,
+    address,
+    describe,
+    is_torch,
+    is_view,
+    matrix,
+    packed,
+    type_of,
+    vacant,
+)
 
 T = TypeVar("T")
 
@@ -36,6 +51,66 @@ def recall(op: str, arrays: Mapping[str, HostArray | None], more: object, make: 
             _decided.clear()
         found = _decided[key] = make()
     return cast(T, found)
+
+
+# --- calls like one before --------------------------------------------------------------------------------------------
+
+_calls: dict[object, Callable[..., Given]] = {}
+_plain: set[type] = set()
+"""Classes of tensors that are memory and nothing more."""
+
+
+def call_key(op: str, more: object, *tensors: HostArray | None) -> object:
+    """What a whole call of plain torch tensors depends on, their addresses apart; None where one is something else."""
+    if not _plain and not _find_plain():
+        return None
+    key: list[object] = [op, more, environment_version()]
+    for x in tensors:
+        if x is None:
+            key.append(None)
+        elif type(x) in _plain:
+            tensor = cast("TorchArray", x)
+            key += (tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.data_ptr() & 15)
+        else:
+            return None
+    return tuple(key)
+
+
+def _find_plain() -> bool:
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        _plain.update((torch.Tensor, torch.nn.Parameter))
+    return bool(_plain)
+
+
+def known_call(key: object) -> Callable[..., Given] | None:
+    """What such a call came to: a function of the tensors that asks nothing of them, and gives None if it cannot."""
+    return _calls.get(key) if key is not None else None
+
+
+def remember_call(key: object, call: Callable[..., Given]) -> None:
+    if key is not None:
+        if len(_calls) >= _MOST:
+            _calls.clear()
+        _calls[key] = call
+
+
+def fresh_like(x: Given) -> Callable[[Given], Given]:
+    """What makes a fresh tensor in one piece for others like this one."""
+    if x.is_contiguous():
+        return sys.modules["torch"].empty_like
+    shape = x.shape
+    return lambda other: other.new_empty(shape)
+
+
+def rows_in_place(x: Given) -> bool:
+    """Whether rows of a tensor are a view of it: itself, or what `rows_of` gives."""
+    return x.stride()[-1] == 1 if x.ndim == 2 else x.is_contiguous()
+
+
+def rows_of(x: Given, m: int, n: int) -> Given:
+    """The rows of a tensor that has them in place, or None of none."""
+    return x if x is None or x.ndim == 2 else x.view(m, n)
 
 
 class Result:
@@ -113,6 +188,13 @@ def has_clusters() -> bool:
     return target.has("nvidia") and target.has("clusters")
 
 
+def parks(table: Mapping[int, int]) -> Mapping[int, int] | None:
+    """The table where units that wait in shared memory are known to be worth it."""
+    import flydsl.compiler as flyc
+
+    return table if flyc.get_backend().target.has("nvidia") else None
+
+
 PIECE_BYTES = 4096
 """A row of an operation that goes by the element, where arrays can be cut as one likes."""
 
@@ -143,11 +225,18 @@ __all__ = [
     "ALL",
     "Result",
     "arrays_only",
+    "call_key",
     "check_apart",
     "described",
     "dtype_of",
+    "fresh_like",
     "has_clusters",
     "in_pieces",
+    "known_call",
     "more_of",
+    "parks",
     "recall",
+    "remember_call",
+    "rows_in_place",
+    "rows_of",
 ]

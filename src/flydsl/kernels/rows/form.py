@@ -5,6 +5,8 @@
 * Two units of a thread keep enough reads under way, and up to a warp a team of threads grows with the row. Then four:
   teams that meet at a barrier had better be small, so that a multiprocessor works on many rows. Six, where a block
   would have all threads of a multiprocessor otherwise, or where there is more to do between the meetings.
+* A multiprocessor that has two blocks is faster than one with a single block: where eight units of a thread would let
+  another block have too few registers, the last ones wait in shared memory between the passes.
 * Longer rows are shared by the blocks of a cluster where there are any. Else, and if they are longer still, each pass
   reads them anew: the second time they come from L2.
 * Short rows share a block of two warps; teams of at most a warp meet without a barrier.
@@ -28,7 +30,11 @@ SHARED_THREADS = 128
 """The least threads of a block of a cluster: small ones leave room for several rows on a multiprocessor."""
 MOST_BLOCKS = 8
 """Blocks of a cluster that every device has."""
-FEW_TURNS, SOME_TURNS, MANY_TURNS = 2, 4, 6
+FEW_TURNS, SOME_TURNS, MANY_TURNS, MOST_TURNS = 2, 4, 6, 8
+LEAST_PARKED = 2
+"""Units that wait where a block has all threads of a multiprocessor, of seven or eight."""
+NARROW_BYTES = 16
+"""What a unit takes in registers as it is; one of 16-bit elements takes twice as much while it is summed."""
 HELD_BYTES = 256
 """What a thread keeps of a row: half the registers it has in a block of 512 threads."""
 BUSY = 132 * 1024
@@ -54,6 +60,12 @@ class Form(NamedTuple):
     """Blocks of a row, where it has several."""
     shifted: tuple[str, ...] = ()
     """Vectors along rows with edges that are read in the two units that a unit of the row lies across."""
+    parked: int = 0
+    """Units of a thread, the last ones, that wait in shared memory for the next pass, not in registers."""
+    constant: bool = False
+    """Vectors are read as what nobody writes: their units need not wait for the stores of others."""
+    streamed: bool = False
+    """Rows pass by, and leave the caches to the vectors."""
 
     @property
     def block(self) -> int:
@@ -75,13 +87,17 @@ def form_of(
     few: bool = True,
     clusters: bool = False,
     most: int = SOME_TURNS,
+    parks: Mapping[int, int] | None = None,
+    longest: int = MOST_TURNS,
 ) -> Form:
     """For `m` rows of `n` elements; the first array leads, its units are those of the threads.
 
     A matrix has its rows in the last direction, each in one piece, and a vector is read along with each row. `held` is
     how many bytes a kernel keeps in registers for an element of a row. Without `edges` rows that have some are read by
     the element, and without `few` teams stay small for few rows, too. With `clusters` the blocks of one may share a
-    row: the kernel is launched so. `most` units of a thread are better than a larger team.
+    row: the kernel is launched so. `most` units of a thread are better than a larger team. `parks` says how many of so
+    many units of whole rows wait in shared memory; without it kernels cannot do that. `longest` is how many units the
+    threads of the largest blocks have, where elements need no more registers than they have bits.
     """
     lead = next(x for x in arrays.values() if x is not None)
     unit = UNIT_BYTES // lead.itemsize
@@ -94,14 +110,21 @@ def form_of(
     # Each element at an edge has a thread; where two units of a vector are read, the row's last unit is at the edge.
     least = 1 if whole else 4 * unit if shifted else 2 * unit
     units = max(n // unit - bool(shifted), 1)
-    team, turns = _team(m, units, held * unit, least, few, most)
-    cluster = 1
+    parks = parks if whole and unit > 1 else None
+    team, turns = _team(m, units, held * unit, least, few, most, parks is not None, longest)
+    parked, cluster = 0, 1
+    if parks is not None and held * unit > NARROW_BYTES and 2 * team >= MOST_THREADS:
+        parked = parks.get(turns, 0) if team < MOST_THREADS else LEAST_PARKED if turns > MANY_TURNS else 0
     if clusters and not turns:
         team, turns, cluster = _shared(units, held * unit)
     # Shuffles want whole warps.
     rows = max(WARP // team, 1) if turns else 1
-    made = Form(unit, team, rows, turns, not whole, aligned, cluster, shifted)
-    return _known.setdefault(made, made)
+    return known_form(Form(unit, team, rows, turns, not whole, aligned, cluster, shifted, parked))
+
+
+def known_form(form: Form) -> Form:
+    """The one form that is equal to this one."""
+    return _known.setdefault(form, form)
 
 
 def looped(form: Form, m: int) -> Form:
@@ -111,8 +134,7 @@ def looped(form: Form, m: int) -> Form:
     team = LOOP_THREADS
     while team < MOST_THREADS and team * m < BUSY:
         team *= 2
-    made = form._replace(team=team, rows=1, turns=0, cluster=1)
-    return _known.setdefault(made, made)
+    return known_form(form._replace(team=team, rows=1, turns=0, cluster=1))
 
 
 def _at_units(x: Array, unit: int) -> bool:
@@ -144,19 +166,27 @@ def _power(x: int) -> int:
     return 1 << (x - 1).bit_length()
 
 
-def _team(m: int, units: int, held: int, least: int, few: bool, most: int) -> tuple[int, int]:
+def _team(
+    m: int, units: int, held: int, least: int, few: bool, most: int, parks: bool, longest: int
+) -> tuple[int, int]:
     """Threads of a row, and units of a thread (0: too many)."""
+
+    def limit(team: int) -> int:
+        if 2 * team < MOST_THREADS:
+            return min(most, _most(team, held))
+        if parks:
+            return longest if team == MOST_THREADS and held <= NARROW_BYTES else MOST_TURNS
+        return min(MANY_TURNS, _most(team, held)) if team < MOST_THREADS else _most(team, held)
+
     team = min(_power(-(-units // FEW_TURNS)), SHORT_WARP)
     team = max(team, least)
-    while team < MOST_THREADS and -(-units // team) > min(
-        most if 2 * team < MOST_THREADS else MANY_TURNS, _most(team, held)
-    ):
+    while team < MOST_THREADS and -(-units // team) > limit(team):
         team *= 2
     if few:
         while team < min(MOST_THREADS, _power(units)) and team * m < BUSY // 2:
             team *= 2
     turns = -(-units // team)
-    return (team, turns) if turns <= _most(team, held) else (MOST_THREADS, 0)
+    return (team, turns) if turns <= max(limit(team), _most(team, held)) else (MOST_THREADS, 0)
 
 
 def _shared(units: int, held: int) -> tuple[int, int, int]:
@@ -174,4 +204,4 @@ def _most(team: int, held: int) -> int:
     return (HELD_BYTES if team < MOST_THREADS else HELD_BYTES // 2) // held
 
 
-__all__ = ["Form", "form_of", "looped"]
+__all__ = ["Form", "form_of", "known_form", "looped"]

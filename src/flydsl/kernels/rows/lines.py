@@ -43,6 +43,8 @@ class Place(NamedTuple):
     """Whether it is this thread's; if not, it is another's that it reads in vain."""
     key: int | None
     """What it is known by, where it stays in registers."""
+    parked: bool = False
+    """Whether it stays in shared memory instead."""
 
 
 class Lines:
@@ -65,6 +67,8 @@ class Lines:
         self.wide = wide_of(lead.dtype)
         self._shared = shared
         self._kept: dict[tuple[str, int], Value] = {}
+        self._slots: dict[str, fx.Array] = {}
+        self._left: set[tuple[str, int]] = set()
         self._fresh = form.turns
         self._met = form.cluster == 1
         if form.cluster > 1:
@@ -88,7 +92,7 @@ class Lines:
     # --- places -------------------------------------------------------------------------------------------------------
 
     def turns(self) -> list[Place]:
-        """The units of the thread, where they are kept in registers."""
+        """The units of the thread, where they are kept."""
         form, made = self.form, list[Place]()
         for turn in range(form.turns):
             number = self.member + turn * form.team
@@ -96,7 +100,8 @@ class Lines:
             # In all turns but the last every thread has a unit: a row with edges lacks at most one.
             here = number < self.body if last else True
             number = fx.min(number, self.body - 1) if last else number
-            made.append(Place(self.head + number * form.unit, form.unit, here, turn))
+            parked = turn >= form.turns - form.parked
+            made.append(Place(self.head + number * form.unit, form.unit, here, turn, parked))
         return made
 
     def _edge(self) -> list[Place]:
@@ -119,16 +124,45 @@ class Lines:
     def _raw(self, name: str, at: Place, row: fx.Int32 | None) -> Value:
         if at.key is None:
             return self._load(name, at, row)
+        if at.parked:
+            return self._waiting(name, at)
         if (name, at.key) not in self._kept:
             self._kept[name, at.key] = self._load(name, at, row)
         return self._kept[name, at.key]
+
+    def _waiting(self, name: str, at: Place) -> Value:
+        """A unit of a row, which the first to ask leaves in shared memory for the next pass.
+
+        A thread reads back only what it has left there itself. Vectors along the row are read as often as asked.
+        """
+        array, turn = self.arrays[name], at.key
+        if array.rank != 2:
+            return self._load(name, at, None)
+        assert turn is not None
+        if name not in self._slots:
+            if self._shared is None:
+                self._shared = fx.SharedAllocator()
+            count = self.form.unit * self.form.block * self.form.parked
+            self._slots[name] = self._shared.allocate(fx.Array[array.dtype, count, UNIT_BYTES]).peek()
+        unit = self.form.unit
+        start = ((turn - self.form.turns + self.form.parked) * self.form.block + fx.thread_idx.x) * unit
+        slot = fx.make_view(self._slots[name].ptr + start, fx.make_layout(unit, 1))
+        if (name, turn) in self._left:
+            return slot.load()
+        self._left.add((name, turn))
+        value = self._load(name, at, None)
+        slot.store(cast("fx.Vector", value))
+        return value
 
     def _load(self, name: str, at: Place, row: fx.Int32 | None) -> Value:
         line = self.line(self.arrays[name], row)
         if at.size == 1:
             return line[at.at]
         if name in self.form.aligned:
-            return self._unit(line, at).load()
+            unit = self._unit(line, at)
+            if line is self.arrays[name]:
+                return fx.nvgpu.load_global(unit, read_only=True) if self.form.constant else unit.load()
+            return fx.nvgpu.load_global(unit, cache="cs") if self.form.streamed else unit.load()
         if name in self.form.shifted:
             return self._across(line, at)
         return fx.Vector.from_elements([line[at.at + i] for i in range(at.size)], line.dtype)
@@ -160,7 +194,8 @@ class Lines:
             for name in names:
                 if name in self.arrays:
                     for at in (*self.turns(), *self._edge()):
-                        self._raw(name, at, None)
+                        if not at.parked:
+                            self._raw(name, at, None)
 
     def held(self, *names: str) -> list[Value]:
         """What was fetched of these arrays, in the order of `take`."""
@@ -173,7 +208,7 @@ class Lines:
 
     def keep(self, name: str, at: Place, make: Callable[[], Value]) -> Value:
         """A value made once for a place in registers, and each time elsewhere."""
-        if at.key is None:
+        if at.key is None or at.parked:
             return make()
         if (name, at.key) not in self._kept:
             self._kept[name, at.key] = make()
@@ -193,7 +228,10 @@ class Lines:
         if at.size == 1:
             line[at.at] = stored
         elif name in self.form.aligned:
-            self._unit(line, at).store(stored)
+            if self.form.streamed:
+                fx.nvgpu.store_global(self._unit(line, at), stored, cache="cs")
+            else:
+                self._unit(line, at).store(stored)
         else:
             for i in range(at.size):
                 line[at.at + i] = cast("fx.Vector", stored)[i]
@@ -335,13 +373,16 @@ class Lines:
             return mean, self.squares(lambda at: term(at) - mean)
         lanes = fx.num_warp_threads()
         width = min(self.form.team, lanes)
-        total = self._within(term, width)
+        places = [at for at in self.turns() if not at.parked]
+        brief = [_Moments.of(at, cast("fx.Vector", term(at))) for at in self.turns() if at.parked]
+        total = self._within(places, term, width, [b.total for b in brief])
         if self.form.team <= lanes:
             level = total * self.share
-            return level, self._within(lambda at: term(at) - level, width, squared=True)
+            return level, self._within(places, lambda at: term(at) - level, width, squared=True)
         mine = self.wide(self._elements(lanes))
         level = _over(total, mine)
-        spread = self._within(lambda at: term(at) - level, width, squared=True)
+        more = [b.squares_from(level) for b in brief]
+        spread = self._within(places, lambda at: term(at) - level, width, more, squared=True)
         self._prepare()
         assert self._shared is not None
         found, width = gather(self.form, [mine, total, spread], self._shared)
@@ -356,10 +397,18 @@ class Lines:
         """One of the row's elements: what a sum is multiplied by for a mean."""
         return 1.0 / self.wide(self.n)
 
-    def _within(self, term: Callable[[Place], Value], width: int, *, squared: bool = False) -> fx.Numeric:
-        """The sum of the terms, or of their squares, of a warp's threads that share a row."""
-        parts = [self._masked(at, [term(at)], [ADD])[0] for at in self.turns()]
-        total = _one(_squares(parts) if squared else _all(ADD, parts), ADD)
+    def _within(
+        self,
+        places: Sequence[Place],
+        term: Callable[[Place], Value],
+        width: int,
+        more: Sequence[fx.Numeric] = (),
+        *,
+        squared: bool = False,
+    ) -> fx.Numeric:
+        """The sum of the terms at places and edges, or of their squares, of a warp's threads that share a row."""
+        parts = [self._masked(at, [term(at)], [ADD])[0] for at in places]
+        total = _sum([_one(_squares(parts) if squared else _all(ADD, parts), ADD), *more])
         for at in self._edge():
             value = self._masked(at, [term(at)], [ADD])[0]
             total = cast("fx.Numeric", _more(value, total) if squared else total + value)
@@ -376,6 +425,30 @@ class Lines:
         # The elements at edges are those of the first threads.
         edges = self.n - self.body * form.unit
         return units * form.unit + (begin == 0).select(edges, fx.Int32(0))
+
+
+class _Moments(NamedTuple):
+    """What is left of a unit that is parked: its sum, and the squared distances from its mean; zeros where none."""
+
+    here: bool | fx.Boolean
+    size: int
+    total: fx.Numeric
+    squares: fx.Numeric
+
+    @classmethod
+    def of(cls, at: Place, values: fx.Vector) -> _Moments:
+        total = values.reduce(ADD)
+        far = values - total * (1.0 / at.size)
+        squares = (far * far).reduce(ADD)
+        if at.here is not True:
+            total, squares = (cast("fx.Numeric", pick(at.here, v, 0.0)) for v in (total, squares))
+        return cls(at.here, at.size, total, squares)
+
+    def squares_from(self, level: fx.Numeric) -> fx.Numeric:
+        """The squared distances from another value."""
+        far = self.total * (1.0 / self.size) - level
+        made = fx.fma(far * float(self.size), far, self.squares)
+        return made if self.here is True else cast("fx.Numeric", pick(self.here, made, 0.0))
 
 
 def wide_of(dtype: type[fx.Numeric]) -> type[fx.Numeric]:

@@ -18,6 +18,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.expr.nvgpu.target import trace_target
 
+from .columns import sum_columns
 from .form import Form
 from .lines import ADD, Lines, Place, wide_of
 
@@ -169,16 +170,25 @@ def norm_back(
     dx: fx.Tensor,
     dweights: fx.Tensor | None,
     dbiases: fx.Tensor | None,
+    dweight: fx.Tensor | None,
+    dbias: fx.Tensor | None,
     m: fx.Int32,
     n: fx.Int32,
     blocks: fx.Int32,
     form: fx.Constexpr[Form],
     stream: fx.Stream = fx.Stream(None),
 ):
-    """dx, plus `dsummed` where it is given; and a row of sums for dw and db of every team of every block."""
+    """dx, plus `dsummed` where it is given; and dw and db, by a row of sums of every team of every block."""
     norm_back_kernel(
         dy, x, weight, means, scales, dsummed, dx, dweights, dbiases, m, n, form, value_attrs=resident(form)
     ).launch(grid=blocks, block=form.block, stream=stream)  # fmt: skip
+    _add_up(dweights, dweight, blocks * form.rows, n, stream)
+    _add_up(dbiases, dbias, blocks * form.rows, n, stream)
+
+
+def _add_up(parts: fx.Tensor | None, total: fx.Tensor | None, count: fx.Int32, n: fx.Int32, stream: fx.Stream) -> None:
+    if parts is not None and total is not None:
+        sum_columns(parts, total, count, n, stream)
 
 
 def resident(form: Form) -> dict[str, int]:

@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+import sys
 from typing import NamedTuple
 
 from flydsl.errors import DSLTypeError
 
 from .arrays import Given, HostArray, describe, matrix, same_place, shaped, vacant, vector, zeros
-from .call import Result, arrays_only, check_apart, described, dtype_of, has_clusters, more_of, recall
-from .form import MANY_TURNS, SOME_TURNS, Form, form_of
-from .softmax_entry import describe_rows, in_shared_memory
+from .call import (
+    Result,
+    arrays_only,
+    call_key,
+    check_apart,
+    described,
+    dtype_of,
+    fresh_like,
+    has_clusters,
+    known_call,
+    more_of,
+    parks,
+    recall,
+    remember_call,
+    rows_in_place,
+    rows_of,
+)
+from .form import MANY_TURNS, MOST_THREADS, SOME_TURNS, Form, form_of, known_form
+from .softmax_entry import describe_rows
 
 PROCESSORS = 132
 """Multiprocessors that gradients are summed for; a constant, so that sums are the same everywhere."""
 
 
+PARKS = {True: {6: 1, 7: 1, 8: 4}, False: {6: 1, 7: 2, 8: 2}}
+"""Of so many units of a thread, those that wait in shared memory, with and without a mean: found by trying."""
+VECTORS_BYTES = 114688
+"""Weight and bias together from which on they are about half of a multiprocessor's L1."""
 HELD = 16
 """Bytes that a thread has of an element of a row at least, beside the next row."""
 
@@ -90,6 +111,11 @@ def norm(
     stream: object,
 ) -> Norm:
     """The norm; with `training` also what the gradient needs."""
+    key = call_key(op, training, x, weight, bias, residual) if out is None and stream is None else None
+    known = known_call(key)
+    made = known(x, weight, bias, residual, eps) if known is not None else None
+    if made is not None:
+        return made
     arrays_only(op, x=x, weight=weight, bias=bias, residual=residual, out=out)
     dtype = dtype_of(describe_rows(op, "x", x))
     for name, v in (("weight", weight), ("bias", bias)):
@@ -125,7 +151,49 @@ def norm(
                 mx, rows["residual"], rows["weight"], rows["bias"], rows["out"], rows["summed"], means, scales, m, n,
                 eps, centred, form, **more_of(stream),
             )  # fmt: skip
+        if key is not None:
+            _remember(key, m, n, form, x, weight, bias, residual, scales, centred)
     return Norm(result.done(), x if summed is None else summed.done(), means, scales)
+
+
+def _remember(
+    key: object,
+    m: int,
+    n: int,
+    form: Form | None,
+    x: Given,
+    weight: Given,
+    bias: Given,
+    residual: Given,
+    scales: Given,
+    centred: bool,
+) -> None:
+    """The call as it is, for tensors like these."""
+    rows = [v for v in (x, residual) if v is not None]
+    if not all(map(rows_in_place, rows)) or any(_vector(v) is not v for v in (weight, bias)):
+        return
+    fresh, flat, sums = fresh_like(x), all(v.ndim == 2 for v in rows), residual is not None
+    kind, many = None if scales is None else scales.dtype, (m,)
+
+    def repeated(x: Given, weight: Given, bias: Given, residual: Given, eps: float) -> Norm | None:
+        out = fresh(x)
+        summed: Given = fresh(x) if sums else None
+        if out.data_ptr() & 15 or (sums and summed.data_ptr() & 15):  # the kernel was chosen for whole units
+            return None
+        scale = None if kind is None else x.new_empty(many, dtype=kind)
+        mean = None if kind is None or not centred else x.new_empty(many, dtype=kind)
+        rows = (x, residual, out, summed) if flat else [rows_of(v, m, n) for v in (x, residual, out, summed)]
+        if form is None:
+            _in_shared_memory(centred, {"x": rows[0], "weight": weight, "bias": bias, "out": rows[2]}, eps, None)
+        else:
+            from .norm_kernels import norm_rows
+
+            norm_rows(
+                rows[0], rows[1], weight, bias, rows[2], rows[3], mean, scale, m, n, eps, centred, form
+            )  # fmt: skip
+        return Norm(out, summed if sums else x, mean, scale)
+
+    remember_call(key, repeated)
 
 
 def _vector(x: HostArray | None) -> HostArray | None:
@@ -140,11 +208,22 @@ def _form(op: str, rows: dict[str, HostArray | None], training: bool, centred: b
     assert x is not None
     m, n = x.shape
     most = MANY_TURNS if centred else SOME_TURNS
-    form = form_of(m, n, found, max(x.itemsize, 4), clusters=has_clusters(), most=most)
+    # Two arrays would have to wait with a residual.
+    waiting = parks(PARKS[centred]) if found["residual"] is None else None
+    form = form_of(m, n, found, max(x.itemsize, 4), clusters=has_clusters(), most=most, parks=waiting)
+    form = _with_vectors(form, n, x.itemsize) if centred and waiting is not None else form
     plain = found["residual"] is None and found["weight"] is not None and (found["bias"] is not None) == centred
     whole = plain and form.unit > 1 and not form.edges and len(form.aligned) == len(given)
     one_type = len({v.dtype for v in given}) == 1 and x.dtype != "float64"
-    return None if whole and one_type and not training and in_shared_memory(form, n * x.itemsize) else form
+    return None if whole and one_type and not training and not form.turns else form
+
+
+def _with_vectors(form: Form, n: int, size: int) -> Form:
+    """Layer norm of long rows, where weight and bias are read from L2 if rows pass through L1 as well."""
+    crowded = size == 2 and form.turns > 5 and form.block == MOST_THREADS  # no registers to read ahead
+    if not form.turns or form.cluster > 1 or form.edges or 2 * n * size <= VECTORS_BYTES or crowded:
+        return form
+    return known_form(form._replace(constant=True, streamed=size == 4 and form.block == MOST_THREADS))
 
 
 def _in_shared_memory(centred: bool, rows: dict[str, HostArray | None], eps: float, stream: object) -> None:
@@ -194,6 +273,8 @@ class _Way(NamedTuple):
     blocks: int
     fused: bool
     """Whether the pass over the rows sums their columns, too."""
+    wide: str
+    """The type of sums."""
 
 
 def backward(
@@ -208,6 +289,11 @@ def backward(
     bias: bool,
     stream: object,
 ) -> Gradients:
+    key = call_key(op, (weights, bias), dy, x, weight, mean, scale, dsummed) if stream is None else None
+    known = known_call(key)
+    found = known(dy, x, weight, mean, scale, dsummed) if known is not None else None
+    if found is not None:
+        return found
     arrays_only(op, dy=dy, x=x, weight=weight, mean=mean, scale=scale, dsummed=dsummed)
     dtype = dtype_of(describe_rows(op, "x", x))
     shaped(op, "dy", describe(op, "dy", dy), x.shape, "x")
@@ -229,8 +315,56 @@ def backward(
             "dsummed": None if dsummed is None else matrix(dsummed), "dx": result.matrix,
         }  # fmt: skip
         way = recall(op, rows, (weights, bias), lambda: _way(op, rows, weights + bias))
-        _launch_backward(way, rows, _vector(mean), vector(scale), m, n, made, dtype, stream)
+        _launch_backward(way, rows, _vector(mean), vector(scale), m, n, made, stream)
+        if key is not None:
+            _remember_backward(key, way, m, n, dy, x, weight, mean, scale, dsummed, made)
     return Gradients(result.done(), *made)
+
+
+def _remember_backward(
+    key: object,
+    way: _Way,
+    m: int,
+    n: int,
+    dy: Given,
+    x: Given,
+    weight: Given,
+    mean: Given,
+    scale: Given,
+    dsummed: Given,
+    made: list[Given],
+) -> None:
+    """The call as it is, for tensors like these, where it is one launch."""
+    rows = [v for v in (dy, x, dsummed) if v is not None]
+    if not all(map(rows_in_place, rows)) or any(_vector(v) is not v for v in (weight, mean, scale)):
+        return
+    if not way.fused and any(v is not None for v in made):
+        return
+    from .norm_gradients import norm_back
+
+    form, blocks = way.form, way.blocks
+    fresh, flat = fresh_like(x), all(v.ndim == 2 for v in rows)
+    like_weight, like_bias = (None if v is None else v.dtype for v in made)
+    wide = getattr(sys.modules["torch"], way.wide)
+    columns, parts = (n,), (blocks * form.rows, n)
+
+    def repeated(dy: Given, x: Given, weight: Given, mean: Given, scale: Given, dsummed: Given) -> Gradients | None:
+        dx = fresh(x)
+        if dx.data_ptr() & 15:  # the kernel was chosen for whole units
+            return None
+        dweight = dweights = dbias = dbiases = None
+        if like_weight is not None:
+            dweight, dweights = x.new_empty(columns, dtype=like_weight), x.new_empty(parts, dtype=wide)
+        if like_bias is not None:
+            dbias, dbiases = x.new_empty(columns, dtype=like_bias), x.new_empty(parts, dtype=wide)
+        rows = (dy, x, dsummed, dx) if flat else [rows_of(v, m, n) for v in (dy, x, dsummed, dx)]
+        norm_back(
+            rows[0], rows[1], weight, mean, scale, rows[2], rows[3], dweights, dbiases, dweight, dbias, m, n, blocks,
+            form,
+        )  # fmt: skip
+        return Gradients(dx, dweight, dbias)
+
+    remember_call(key, repeated)
 
 
 def _way(op: str, rows: dict[str, HostArray | None], kinds: int) -> _Way:
@@ -239,6 +373,7 @@ def _way(op: str, rows: dict[str, HostArray | None], kinds: int) -> _Way:
     dy, x = found["dy"], found["x"]
     assert dy is not None and x is not None
     m, n = x.shape
+    wide = "float64" if x.dtype == "float64" else "float32"
     sums = max(dy.itemsize, 4) * kinds
     held = sum(v.itemsize for v in (dy, x, found["weight"], found["dsummed"]) if v is not None) + sums
     if kinds:
@@ -250,9 +385,9 @@ def _way(op: str, rows: dict[str, HostArray | None], kinds: int) -> _Way:
             form = form._replace(aligned=(*form.aligned, *more))
             from .norm_gradients import RESIDENT
 
-            return _Way(form, min(PROCESSORS * max(RESIDENT // form.block, 1), -(-m // form.rows)), True)
+            return _Way(form, min(PROCESSORS * max(RESIDENT // form.block, 1), -(-m // form.rows)), True, wide)
     form = form_of(m, n, found, held - sums)
-    return _Way(form, -(-m // form.rows), False)
+    return _Way(form, -(-m // form.rows), False, wide)
 
 
 def _launch_backward(
@@ -262,30 +397,34 @@ def _launch_backward(
     scale: HostArray,
     m: int,
     n: int,
-    made: list[HostArray | None],
-    dtype: str,
+    made: list[Given],
     stream: object,
 ) -> None:
-    from .columns import SLICES, column_sums, weight_sums
     from .norm_gradients import norm_back
 
     form, blocks, more = way.form, way.blocks, more_of(stream)
     x, dy = rows["x"], rows["dy"]
     assert x is not None and dy is not None
-    wide = "float64" if dtype == "float64" else "float32"
-    count = blocks * form.rows if way.fused else SLICES
-    sums = [None if v is None else vacant(x, (count, n), wide) for v in made]
-    inside = sums if way.fused else [None, None]
+    if way.fused:
+        sums = [None if v is None else vacant(x, (blocks * form.rows, n), way.wide) for v in made]
+        norm_back(
+            dy, x, rows["weight"], mean, scale, rows["dsummed"], rows["dx"], sums[0], sums[1], made[0], made[1], m, n,
+            blocks, form, **more,
+        )  # fmt: skip
+        return
     norm_back(
-        dy, x, rows["weight"], mean, scale, rows["dsummed"], rows["dx"], inside[0], inside[1], m, n,
-        blocks,
-        form, **more,
+        dy, x, rows["weight"], mean, scale, rows["dsummed"], rows["dx"], None, None, None, None, m, n, blocks, form,
+        **more,
     )  # fmt: skip
-    if not way.fused and any(v is not None for v in sums):
-        weight_sums(dy, x, mean, scale, sums[0], sums[1], m, n, **more)
+    if all(v is None for v in made):
+        return
+    from .columns import SLICES, column_sums, weight_sums
+
+    sums = [None if v is None else vacant(x, (SLICES, n), way.wide) for v in made]
+    weight_sums(dy, x, mean, scale, sums[0], sums[1], m, n, **more)
     for part, total in zip(sums, made, strict=True):
         if total is not None:
-            column_sums(part, total, count, n, **more)
+            column_sums(part, total, SLICES, n, **more)
 
 
 __all__ = ["Gradients", "Norm", "layer_norm", "layer_norm_backward", "rms_norm", "rms_norm_backward"]
