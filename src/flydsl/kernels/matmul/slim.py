@@ -68,8 +68,10 @@ class Slim(NamedTuple):
     """Blocks that divide K; the last to come adds up the sums of all, in the order of K."""
     wide: bool = False
     """Four warps multiply 64 rows together, with `wgmma`."""
-    deep: int = 1
-    """Units along K that they take from a stage: one is widened while another is multiplied."""
+    turns: bool = False
+    """A group is widened while the one before is multiplied."""
+    joined: bool = False
+    """Slices are blocks of a cluster, and add up through each other's shared memory."""
 
     @property
     def warps(self) -> int:
@@ -81,11 +83,6 @@ class Slim(NamedTuple):
         return 32 * (self.warps + (4 if self.wide else 1))
 
     @property
-    def units(self) -> int:
-        """Of all warps along K, in a stage."""
-        return self.along * self.deep
-
-    @property
     def tiles(self) -> int:
         """Of 16 rows, for each warp."""
         return self.rows // 16 // self.across
@@ -94,12 +91,12 @@ class Slim(NamedTuple):
 def weight_bytes(slim: Slim, weights: Weights) -> int:
     """Of a stage."""
     if weights.packed:
-        return slim.rows // HIGH * slim.units * weights.block_bytes
-    return slim.rows * slim.units * LINE * 2
+        return slim.rows // HIGH * slim.along * weights.block_bytes
+    return slim.rows * slim.along * LINE * 2
 
 
 def token_bytes(slim: Slim, weights: Weights) -> int:
-    return slim.tokens * slim.units * weights.depth * 2
+    return slim.tokens * slim.along * weights.depth * 2
 
 
 def stage_bytes(slim: Slim, weights: Weights) -> int:
@@ -122,8 +119,10 @@ def problem(slim: Slim, weights: Weights) -> str | None:
         return f"{slim.warps} warps"
     if slim.wide and (slim.across % 4 or slim.rows % (16 * slim.across) or not weights.packed):
         return "four warps multiply 64 rows of packed weights together"
-    if slim.deep not in (1, 2) or (slim.deep > 1 and not (slim.wide and two_totals(slim))):
-        return f"four warps take one or two units of a stage, as far as registers go, got {slim.deep}"
+    if slim.turns and not (slim.wide and two_totals(slim, weights)):
+        return "four warps have no room for two groups"
+    if slim.joined and slim.slices not in (2, 4, 8):
+        return f"a cluster has two, four or eight slices, got {slim.slices}"
     if slim.tiles * slim.tokens // 8 > most_sums(slim):
         return "the sums do not fit into registers"
     if slim.stages < 1 or shared_bytes(slim, weights) > SHARED_BYTES:
@@ -146,9 +145,10 @@ def most_sums(slim: Slim) -> int:
     return 16 if slim.warps < 8 else 10
 
 
-def two_totals(slim: Slim) -> bool:
-    """Whether there is room for the sums of two groups, of which one is multiplied and one is scaled."""
-    return slim.warps <= 8 and 4 * (slim.tokens // 8) * (slim.tiles + 2) <= 96
+def two_totals(slim: Slim, weights: Weights) -> bool:
+    """Whether there is room for two groups, of which one is multiplied and one is widened and scaled."""
+    room = {1: 208, 2: 208, 3: 136, 4: 88}[slim.warps // 4]
+    return 4 * (slim.tokens // 8) * (slim.tiles + 2) + 2 * 32 // weights.groups <= room
 
 
 def deepest(slim: Slim, weights: Weights, most: int = 8) -> Slim:

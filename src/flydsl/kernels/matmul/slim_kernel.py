@@ -31,7 +31,6 @@ from .slim import (
     registers,
     shared_bytes,
     token_bytes,
-    two_totals,
     weight_bytes,
 )
 
@@ -87,7 +86,7 @@ def slim_kernel(
     per = fx.ceildiv(units, slim.slices)
     begin = fx.block_idx.y * per
     count = fx.max(fx.min(units - begin, per), 0)
-    steps = fx.ceildiv(count, slim.units)
+    steps = fx.ceildiv(count, slim.along)
     token = fx.block_idx.z * slim.tokens
     few, many = registers(slim) if slim.wide else (0, 0)
     if warp >= slim.warps:
@@ -97,12 +96,14 @@ def slim_kernel(
             stage, phase = fx.Int32(0), fx.Int32(1)
             for step in range(steps):
                 empty[stage].wait(phase)
-                fetch(load_a, load_w, w, base, full[stage], stage, begin + step * slim.units,
-                      fx.min(count - step * slim.units, slim.units), token, slim, weights, given)  # fmt: skip
+                fetch(load_a, load_w, w, base, full[stage], stage, begin + step * slim.along,
+                      fx.min(count - step * slim.along, slim.along), token, slim, weights, given)  # fmt: skip
                 stage = stage + 1
                 if stage == slim.stages:
                     stage = fx.Int32(0)
                     phase = phase ^ 1
+        if fx.const_expr(slim.joined):
+            nv.cluster.sync()
     else:
         if fx.const_expr(few > 0):
             nv.setmaxnreg(many, increase=True)
@@ -112,36 +113,35 @@ def slim_kernel(
         sums.fill(0.0)
         apart = nv.named_barrier(warp // team + 1, 32 * team)
         stage, phase = fx.Int32(0), fx.Int32(0)
-        for step in range(steps):
-            full[stage].wait(phase)
-            left = count - step * slim.units - me.along * slim.deep
-            here = [me._replace(along=me.along * slim.deep + d) for d in range(slim.deep)]
-            if fx.const_expr(not slim.wide):
-                if left > 0:
-                    multiply(base, stage, sums, dtype, slim, weights, here[0])
-            elif fx.const_expr(slim.deep == 1):
-                if left > 0:
-                    multiply_wide(base, stage, sums, dtype, slim, weights, here)
-            else:
-                if left > 1:
-                    multiply_wide(base, stage, sums, dtype, slim, weights, here)
-                elif left > 0:
-                    multiply_wide(base, stage, sums, dtype, slim, weights, here[:1])
-            # All have read the stage.
-            apart.sync()
-            if tid % (32 * team) == 0:
-                empty[stage].arrive()
-            stage = stage + 1
-            if stage == slim.stages:
-                stage = fx.Int32(0)
-                phase = phase ^ 1
+        zero = fx.min(given.m, 0)
+        if fx.const_expr(slim.turns):
+            multiply_in_turns(base, full, empty, sums, dtype, slim, weights, me, count, apart, tid, zero)
+        else:
+            for step in range(steps):
+                full[stage].wait(phase)
+                if count - step * slim.along - me.along > 0:
+                    if fx.const_expr(slim.wide):
+                        multiply_wide(base, stage, sums, dtype, slim, weights, me, zero)
+                    else:
+                        multiply(base, stage, sums, dtype, slim, weights, me, zero)
+                # All have read the stage.
+                apart.sync()
+                if tid % (32 * team) == 0:
+                    empty[stage].arrive()
+                stage, phase = advance(stage, phase, slim.stages)
         together = nv.named_barrier(0, 32 * slim.warps)
         # Nobody reads the stages any more: they take the sums.
         together.sync()
         parts = fx.recast_iter(fx.Float32, base)
         put_sums(parts, sums, slim, me)
-        together.sync()
+        if fx.const_expr(slim.joined):
+            nv.cluster.sync()
+        else:
+            together.sync()
         finish(parts, work, counters, c, bias, slim, activation, quads, given, token, tid, together)
+    if fx.const_expr(slim.joined):
+        # Nobody leaves while another block may still read here.
+        nv.cluster.sync()
 
 
 class Warp(NamedTuple):
@@ -191,7 +191,7 @@ def fetch(
         blocks, last = slim.rows // HIGH, fx.ceildiv(given.n, HIGH) - 1
         full.expect_tx(units * (blocks * weights.block_bytes + lines * box))
         deep = fx.Int64(fx.ceildiv(given.k, DEEP))
-        size = slim.units * weights.block_bytes
+        size = slim.along * weights.block_bytes
         places = fx.make_view(at_w, fx.make_layout((size, slim.rows // HIGH, slim.stages), (1, size, bytes_w)))
         for i in range(blocks):
             source = w + ((fx.Int64(fx.min(first + i, last)) * deep + unit) * weights.block_bytes)
@@ -232,6 +232,7 @@ def multiply(
     slim: Slim,
     weights: Weights,
     me: Warp,
+    zero: fx.Int32,
 ) -> None:
     """A warp's part of a stage: for 32 elements along K at a time, A's fragments, then those of W."""
     bytes_a, bytes_w = token_bytes(slim, weights), weight_bytes(slim, weights)
@@ -255,7 +256,7 @@ def multiply(
         for i in range(slim.tiles):
             if weights.packed:
                 words = words_of(at_w, slim, weights, me, me.tile(i), part // 2 if weights.bits == 4 else part)
-                halves = widened_part(words, weights, part, dtype)
+                halves = widened_part(words, weights, part, dtype, zero)
             else:
                 at = at_w + me.along * (slim.rows * LINE * 2)
                 row, unit = me.tile(i) * 16 + me.lane % 16, part % 2 * 4 + me.lane // 16
@@ -283,71 +284,156 @@ def multiply_wide(
     dtype: type[fx.Numeric],
     slim: Slim,
     weights: Weights,
-    places: list[Warp],
+    me: Warp,
+    zero: fx.Int32,
 ) -> None:
-    """Four warps' part of a stage: each has 16 of 64 rows in registers, and A's rows stay in shared memory."""
+    """Four warps' part of a stage, group after group."""
+    job = job_of(dtype, slim, weights)
+    for i, group in product(range(slim.tiles), range(weights.groups)):
+        begin_job(job, base, stage, dtype, slim, weights, me, i, group, zero)
+        end_job(job, 0, sums, i, slim)
+
+
+@flyc.jit
+def multiply_in_turns(
+    base: fx.Pointer,
+    full: fx.nvgpu.MBarrier,
+    empty: fx.nvgpu.MBarrier,
+    sums: fx.Tensor,
+    dtype: type[fx.Numeric],
+    slim: Slim,
+    weights: Weights,
+    me: Warp,
+    count: fx.Int32,
+    apart: fx.nvgpu.named_barrier,
+    tid: fx.Int32,
+    zero: fx.Int32,
+):
+    """All of four warps' stages: a group is widened while the one before, of the same or another stage, is multiplied."""
+    mine = fx.ceildiv(fx.max(count - me.along, 0), slim.along)
+    jobs = [job_of(dtype, slim, weights) for _ in range(2)]
+    groups = list(product(range(slim.tiles), range(weights.groups)))
+    many = len(groups)
+    stage, phase, before = fx.Int32(0), fx.Int32(0), fx.Int32(0)
+    if mine > 0:
+        full[stage].wait(phase)
+        for j in fx.range_constexpr(many):
+            begin_job(jobs[j % 2], base, stage, dtype, slim, weights, me, *groups[j], zero)
+            if fx.const_expr(j > 0):
+                end_job(jobs[(j - 1) % 2], 1, sums, groups[j - 1][0], slim)
+        stage, phase = advance(stage, phase, slim.stages)
+        # Two stages, so that registers of the one that is open are known.
+        for _ in range((mine - 1) // 2):
+            for second in fx.range_constexpr(2):
+                full[stage].wait(phase)
+                for j in fx.range_constexpr(many):
+                    number = (second + 1) * many + j
+                    begin_job(jobs[number % 2], base, stage, dtype, slim, weights, me, *groups[j], zero)
+                    end_job(jobs[(number - 1) % 2], 1, sums, groups[j - 1][0], slim)
+                    if fx.const_expr(j == 0):
+                        leave(empty[before], apart, tid)
+                before = stage
+                stage, phase = advance(stage, phase, slim.stages)
+        if (mine - 1) % 2 == 1:
+            full[stage].wait(phase)
+            for j in fx.range_constexpr(many):
+                begin_job(jobs[(many + j) % 2], base, stage, dtype, slim, weights, me, *groups[j], zero)
+                end_job(jobs[(many + j - 1) % 2], 1, sums, groups[j - 1][0], slim)
+                if fx.const_expr(j == 0):
+                    leave(empty[before], apart, tid)
+            before = stage
+            end_job(jobs[(2 * many - 1) % 2], 0, sums, groups[-1][0], slim)
+        else:
+            end_job(jobs[(many - 1) % 2], 0, sums, groups[-1][0], slim)
+        leave(empty[before], apart, tid)
+
+
+def advance(stage: fx.Int32, phase: fx.Int32, count: int) -> tuple[fx.Int32, fx.Int32]:
+    """The next stage, and the parity of its barriers."""
+    around = stage == count - 1
+    return around.select(fx.Int32(0), stage + 1), phase ^ fx.Int32(around)
+
+
+@flyc.jit
+def leave(empty: fx.nvgpu.MBarrier, apart: fx.nvgpu.named_barrier, tid: fx.Int32):
+    """All have read the stage."""
+    apart.sync()
+    if tid % 128 == 0:
+        empty.arrive()
+
+
+class Job(NamedTuple):
+    """A group of 64 rows that is being multiplied: its weights as floats, its sums and its scales."""
+
+    left: fx.Tensor
+    total: fx.Tensor
+    factors: fx.Tensor
+
+
+def job_of(dtype: type[fx.Numeric], slim: Slim, weights: Weights) -> Job:
+    steps = DEEP // 16 // weights.groups
+    return Job(
+        fx.make_rmem_tensor(fx.make_layout(((2, 2, 2), 1, steps), ((1, 2, 4), 0, 8)), dtype),
+        fx.make_rmem_tensor(fx.make_layout(((2, 2, slim.tokens // 8), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32),
+        fx.make_rmem_tensor(fx.make_layout(2, 1), fx.Float32),
+    )
+
+
+def begin_job(
+    job: Job,
+    base: fx.Pointer,
+    stage: fx.Int32,
+    dtype: type[fx.Numeric],
+    slim: Slim,
+    weights: Weights,
+    me: Warp,
+    i: int,
+    group: int,
+    zero: fx.Int32,
+) -> None:
+    """Each warp has 16 of 64 rows in registers, and A's rows stay in shared memory."""
     nv = fx.nvgpu
     bytes_a, bytes_w = token_bytes(slim, weights), weight_bytes(slim, weights)
-    columns, lines = slim.tokens // 8, DEEP // LINE
+    lines = DEEP // LINE
     at_w = base + (slim.stages * bytes_a + stage * bytes_w)
     mma = fx.make_tiled_mma(
         fx.make_mma_atom(nv.WGMMA(slim.tokens, 16, dtype, a_from="registers")), fx.make_layout((1, 1, 1), (0, 0, 0))
     )
-    boxes = slim.stages * slim.units * lines
+    boxes = slim.stages * slim.along * lines
     layout = fx.make_layout((slim.tokens, LINE, boxes), (LINE, 1, slim.tokens * LINE))
     tokens = mma.get_slice(0).partition_B(
         fx.make_view(fx.apply_swizzle(fx.recast_iter(dtype, base), swizzle(2 * LINE)), layout)
     )
-    shape = fx.make_layout(((2, 2, columns), 1, 1), ((1, 2, 4), 0, 0))
-    totals = [fx.make_rmem_tensor(shape, fx.Float32) for _ in range(2 if two_totals(slim) else 1)]
     steps = DEEP // 16 // weights.groups
-    left = fx.make_rmem_tensor(fx.make_layout(((2, 2, 2), 1, steps), ((1, 2, 4), 0, 8)), dtype)
-    before: Job | None = None
-    for number, (me, i, group) in enumerate(product(places, range(slim.tiles), range(weights.groups))):
-        job = Job(i, factors_of(at_w, slim, weights, me, i, group), totals[number % len(totals)])
-        if before is not None and len(totals) == 1:
-            close(before, 0, sums, columns)
-        # All that is read first: nothing is read behind the first of the instructions.
-        per = 16 // weights.bits
-        units = range(group * steps // per, max((group + 1) * steps // per, group * steps // per + 1))
-        words = {unit: words_of(at_w, slim, weights, me, me.tile(i), unit) for unit in units}
-        box = (stage * slim.units + me.along) * lines
-        for k in range(0, steps, 2):
-            at = group * steps + k
-            halves = widened_part(words[at // per], weights, at // 2, dtype)
-            for e in range(2):
-                fx.make_view(fx.get_iter(left) + 8 * (k + e), fx.make_layout(8, 1)).store(halves[e])
-            for e in range(2):
-                now = mma.set_value("accumulate", fx.Int32(0)) if k + e == 0 else mma
-                there = tokens[None, None, (at + e) % 4, box + (at + e) // 4]
-                fx.gemm(now, job.total, left[None, None, k + e], there, job.total)
-        nv.wgmma_commit()
-        if before is not None and len(totals) == 2:
-            close(before, 1, sums, columns)
-        before = job
-    if before is not None:
-        close(before, 0, sums, columns)
+    job.factors.store(fx.Vector.from_elements(list(factors_of(at_w, slim, weights, me, i, group)), fx.Float32))
+    per = 16 // weights.bits
+    units = range(group * steps // per, max((group + 1) * steps // per, group * steps // per + 1))
+    words = {unit: words_of(at_w, slim, weights, me, me.tile(i), unit) for unit in units}
+    box = (stage * slim.along + me.along) * lines
+    for k in range(0, steps, 2):
+        at = group * steps + k
+        halves = widened_part(words[at // per], weights, at // 2, dtype, zero)
+        for e in range(2):
+            fx.make_view(fx.get_iter(job.left) + 8 * (k + e), fx.make_layout(8, 1)).store(halves[e])
+    for k in range(steps):
+        at = group * steps + k
+        now = mma.set_value("accumulate", fx.Int32(0)) if k == 0 else mma
+        fx.gemm(now, job.total, job.left[None, None, k], tokens[None, None, at % 4, box + at // 4], job.total)
+    nv.wgmma_commit()
 
 
-class Job(NamedTuple):
-    """A group of 64 rows that is being multiplied: whose sums it goes to, its scales, and its own sums."""
-
-    tile: int
-    factors: tuple[fx.Float32, fx.Float32]
-    total: fx.Tensor
-
-
-def close(job: Job, pending: int, sums: fx.Tensor, columns: int) -> None:
+def end_job(job: Job, pending: int, sums: fx.Tensor, i: int, slim: Slim) -> None:
     """When it is done, but for so many that came behind it, scale and add."""
     fx.nvgpu.wgmma_wait(pending, job.total)
-    here = fx.make_view(fx.get_iter(sums) + 4 * columns * job.tile, fx.make_layout(4 * columns, 1))
-    scale_sums(here, job.total, job.factors, columns)
+    columns = slim.tokens // 8
+    here = fx.make_view(fx.get_iter(sums) + 4 * columns * i, fx.make_layout(4 * columns, 1))
+    scale_sums(here, job.total, (job.factors[0], job.factors[1]), columns)
 
 
 def block_at(at_w: fx.Pointer, slim: Slim, weights: Weights, me: Warp, tile: fx.Int32) -> fx.Pointer:
     """The packed block of 16 rows of a stage."""
     per = HIGH // 16
-    return at_w + (tile // per * (slim.units * weights.block_bytes) + me.along * weights.block_bytes)
+    return at_w + (tile // per * (slim.along * weights.block_bytes) + me.along * weights.block_bytes)
 
 
 def words_of(at_w: fx.Pointer, slim: Slim, weights: Weights, me: Warp, tile: fx.Int32, unit: int) -> fx.Vector:
@@ -356,28 +442,34 @@ def words_of(at_w: fx.Pointer, slim: Slim, weights: Weights, me: Warp, tile: fx.
     return unit_at(block + (unit * 512 + me.lane * 16), fx.Int32)
 
 
-def widened_part(words: fx.Vector, weights: Weights, part: int, dtype: type[fx.Numeric]) -> list[fx.Vector]:
+def widened_part(
+    words: fx.Vector, weights: Weights, part: int, dtype: type[fx.Numeric], zero: fx.Int32
+) -> list[fx.Vector]:
     """16 rows and 32 elements along K, for two instructions."""
     each = weights.bits // 4
     offset = part % 2 * 2 if weights.bits == 4 else 0
-    return [widened([words[offset + s * each + i] for i in range(each)], weights.bits, dtype) for s in range(2)]
+    return [widened([words[offset + s * each + i] for i in range(each)], weights.bits, dtype, zero) for s in range(2)]
 
 
-def widened(words: list[fx.Numeric], bits: int, dtype: type[fx.Numeric]) -> fx.Vector:
-    """Eight integers as floats: pairs that lie 16 bits apart are those of a register of the instruction."""
+def widened(words: list[fx.Numeric], bits: int, dtype: type[fx.Numeric], zero: fx.Int32) -> fx.Vector:
+    """Eight integers as floats: pairs that lie 16 bits apart are those of a register of the instruction.
+
+    `zero` is one the assembler does not know: of two constants of an instruction one must be in a register, and what it
+    knows it puts there anew each time.
+    """
     half = dtype is fx.Float16
     if bits == 4:
-        fields = [(words[0] >> (4 * i)) & 0x000F000F for i in range(4)]
+        fields = [(words[0] >> (4 * i)) & (zero + 0x000F000F) for i in range(4)]
         # The highest bit turned round: the number plus 8, at the end of the mantissa of 1024 or 128.
         magic, off = (0x64086408, 1032.0) if half else (0x43084308, 136.0)
         return fx.Vector.from_elements([x ^ magic for x in fields], fx.Int32).bitcast(dtype) - dtype(off)
     shifted = [w >> s for w in words for s in (0, 8)]
     if half:
-        fields = [(x & 0x00FF00FF) ^ 0x64806480 for x in shifted]
+        fields = [(x & (zero + 0x00FF00FF)) ^ 0x64806480 for x in shifted]
         return fx.Vector.from_elements(fields, fx.Int32).bitcast(dtype) - dtype(1152.0)
     # The mantissa of bf16 has 7 bits: 128 + the lower ones, and 128 or 256 by the sign.
-    lower = fx.Vector.from_elements([(x & 0x007F007F) | 0x43004300 for x in shifted], fx.Int32)
-    signs = fx.Vector.from_elements([(x & 0x00800080) | 0x43004300 for x in shifted], fx.Int32)
+    lower = fx.Vector.from_elements([(x & 0x007F007F) | (zero + 0x43004300) for x in shifted], fx.Int32)
+    signs = fx.Vector.from_elements([(x & 0x00800080) | (zero + 0x43004300) for x in shifted], fx.Int32)
     return lower.bitcast(dtype) - signs.bitcast(dtype)
 
 
@@ -395,20 +487,20 @@ def factors_of(
 def scale_sums(sums: fx.Tensor, total: fx.Tensor, factors: tuple[fx.Float32, fx.Float32], columns: int) -> None:
     """What a group's integers sum up to, times its scale, to the sums of all."""
     for at in range(4 * columns):
-        sums[at] = sums[at] + total[at] * factors[at // 2 % 2]
+        sums[at] = fx.fma(total[at], factors[at // 2 % 2], sums[at])
 
 
 def put_sums(parts: fx.Pointer, sums: fx.Tensor, slim: Slim, me: Warp) -> None:
     """A warp's sums to shared memory, by tokens."""
     columns = slim.tokens // 8
     pitch = slim.rows + PAD
-    here = parts + me.along * (slim.tokens * pitch)
+    # One address for all of a tile: what is added to it is known.
     for i in range(slim.tiles):
+        row = me.tile(i) * 16 + me.lane // 4
+        here = parts + (me.along * (slim.tokens * pitch) + me.lane % 4 * (2 * pitch) + row)
         for j in range(columns):
             for e in range(4):
-                row = me.tile(i) * 16 + me.lane // 4 + 8 * (e // 2)
-                token = 8 * j + me.lane % 4 * 2 + e % 2
-                here[token * pitch + row] = sums[4 * (i * columns + j) + e]
+                here[(8 * j + e % 2) * pitch + 8 * (e // 2)] = sums[4 * (i * columns + j) + e]
 
 
 @flyc.jit
@@ -432,6 +524,13 @@ def finish(
     if fx.const_expr(slim.slices == 1):
         for at in range(tid, units, threads):
             store(add_parts(parts, at, slim), c, bias, activation, quads, given, token, at, slim)
+    elif fx.const_expr(slim.joined):
+        each = units // slim.slices
+        for at in range(tid + fx.block_idx.y * each, (fx.block_idx.y + 1) * each, threads):
+            total = add_parts(fx.nvgpu.cluster.peer(parts, 0), at, slim)
+            for p in fx.range_constexpr(slim.slices - 1):
+                total = total + add_parts(fx.nvgpu.cluster.peer(parts, p + 1), at, slim)
+            store(total, c, bias, activation, quads, given, token, at, slim)
     else:
         block = fx.block_idx.z * fx.grid_dim.x + fx.block_idx.x
         size = units * QUAD
@@ -557,4 +656,7 @@ def slim_matmul(
     slim_kernel(
         load_a, load_w, fx.recast_iter(fx.Int8, fx.get_iter(w)), fx.get_iter(c), bias, work_at, counters_at, dtype,
         slim, weights, activation, quads, Problem(m, n, k, step_c), value_attrs={"nvvm.minctasm": 1},
-    ).launch(grid=grid, block=slim.threads, stream=stream, pdl=True, smem=shared_bytes(slim, weights))  # fmt: skip
+    ).launch(
+        grid=grid, block=slim.threads, cluster=(1, slim.slices, 1) if slim.joined else None, stream=stream, pdl=True,
+        smem=shared_bytes(slim, weights),
+    )  # fmt: skip
