@@ -147,7 +147,7 @@ def most_sums(slim: Slim) -> int:
 
 def two_totals(slim: Slim, weights: Weights) -> bool:
     """Whether there is room for two groups, of which one is multiplied and one is widened and scaled."""
-    room = {1: 208, 2: 208, 3: 136, 4: 88}[slim.warps // 4]
+    room = {1: 208, 2: 208, 3: 112, 4: 64}[slim.warps // 4]
     return 4 * (slim.tokens // 8) * (slim.tiles + 2) + 2 * 32 // weights.groups <= room
 
 

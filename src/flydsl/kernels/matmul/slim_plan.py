@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from .slim import Slim, Weights, deepest, problem, two_totals
+from .slim import Slim, Weights, deepest, problem
 
 
 class Rates(NamedTuple):
@@ -77,9 +77,9 @@ def microseconds(given: Given, slim: Slim, rates: Rates = RATES) -> float:
     fetch = max(rounds * read / rates.block, blocks * read / rates.l2, above * slim.rows * k * size / rates.memory)
     if slim.wide:
         step, high, token = rates.wide
-        jobs = slim.tiles * slim.deep * weights.groups
+        jobs = slim.tiles * weights.groups
         per = step + jobs * (high * (1.0 if weights.bits == 4 else 1.15) + token * slim.tokens)
-        if jobs > 1 and two_totals(slim):
+        if slim.turns:
             per *= rates.pairs
     else:
         step, matrix = rates.warp
@@ -87,7 +87,7 @@ def microseconds(given: Given, slim: Slim, rates: Rates = RATES) -> float:
     # A warpgroup's instruction has twice the rate of a warp's.
     products = slim.tokens / 8 * (4 if slim.wide else 8)
     issued = slim.rows * depth / 256 * (ISSUED[weights.bits] + products) / 4
-    busy = rounds * max(ceildiv(units, slim.units) * per, issued) / rates.clock
+    busy = rounds * max(ceildiv(units, slim.along) * per, issued) / rates.clock
     total = max(fetch, busy) + rates.overlap * min(fetch, busy) + rates.start + rates.turn * (rounds - 1)
     if slim.slices > 1:
         total += rates.slices + 4 * blocks * slim.rows * slim.tokens / rates.sums
@@ -96,11 +96,12 @@ def microseconds(given: Given, slim: Slim, rates: Rates = RATES) -> float:
 
 
 TEAMS = (
-    (64, 1, 8, False, 1), (64, 2, 4, False, 1), (128, 2, 4, False, 1), (128, 4, 2, False, 1), (64, 4, 4, True, 1),
-    (64, 4, 3, True, 1), (64, 4, 2, True, 1), (64, 4, 2, True, 2), (128, 8, 1, True, 1), (128, 8, 1, True, 2),
-    (128, 8, 2, True, 1), (192, 12, 1, True, 1), (256, 8, 1, True, 1), (256, 16, 1, True, 1),
+    (64, 1, 8, False, False), (64, 2, 4, False, False), (128, 2, 4, False, False), (128, 4, 2, False, False),
+    (64, 4, 4, True, False), (64, 4, 3, True, False), (64, 4, 3, True, True), (64, 4, 2, True, True),
+    (128, 8, 1, True, True), (128, 8, 2, True, False), (192, 12, 1, True, False), (256, 8, 1, True, True),
+    (256, 16, 1, True, False),
 )  # fmt: skip
-"""Rows of a block, warps across them and along K, whether four work together, and units of a stage."""
+"""Rows of a block, warps across them and along K, whether four work together, and widen in turns."""
 
 
 def cuts(m: int, weights: Weights) -> Iterator[Slim]:
@@ -108,8 +109,8 @@ def cuts(m: int, weights: Weights) -> Iterator[Slim]:
     sizes = (8, 16, 24, 32, 48, 64)
     enough = next((t for t in sizes if t >= m), sizes[-1])
     for tokens in sizes[: sizes.index(enough) + 1]:
-        for rows, across, along, wide, deep in TEAMS:
-            slim = deepest(Slim(rows, tokens, across, along, 1, 1, wide, deep), weights)
+        for rows, across, along, wide, turns in TEAMS:
+            slim = deepest(Slim(rows, tokens, across, along, 1, 1, wide, turns), weights)
             if problem(slim, weights) is None and slim.stages >= 2:
                 yield slim
 
@@ -123,7 +124,7 @@ def candidates(given: Given) -> list[Slim]:
     found: list[tuple[float, Slim]] = []
     for slim in cuts(given.m, given.weights):
         for slices in SLICES:
-            if slices == 1 or slices * slim.units <= units:
+            if slices == 1 or slices * slim.along <= units:
                 one = slim._replace(slices=slices)
                 found.append((microseconds(given, one), one))
     return [slim for _, slim in sorted(found)]

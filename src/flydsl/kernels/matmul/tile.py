@@ -94,6 +94,9 @@ class Form(NamedTuple):
     edge: str = "elements"
     """How threads store tiles that reach beyond their group, where the engine stores the others."""
 
+    sets: int = 2
+    order: str = ""
+
     @property
     def blocked(self) -> bool:
         return self.scale_x in ("line", "square")
