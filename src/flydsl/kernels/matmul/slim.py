@@ -21,7 +21,10 @@ BARRIER_BYTES = 256
 
 
 class Weights(NamedTuple):
-    """How weights lie: 4 or 8 bits in packed blocks with a scale for `group` elements along K, or 16 bits in rows."""
+    """How weights lie: 4 or 8 bits in packed blocks with a scale for `group` elements along K, or 16 or 32 bits in rows.
+
+    Those of 32 bits, and the tokens with them, are multiplied as two numbers of 11 bits each.
+    """
 
     bits: int
     group: int = 0
@@ -47,9 +50,19 @@ class Weights(NamedTuple):
         return HIGH * DEEP * self.bits // 8 + self.scale_bytes
 
     @property
+    def line(self) -> int:
+        """Elements of a token in a line of 128 bytes."""
+        return LINE // 2 if self.bits == 32 else LINE
+
+    @property
+    def lines(self) -> int:
+        """Lines of a token that a warp takes from a stage."""
+        return DEEP // LINE if self.packed else 1
+
+    @property
     def depth(self) -> int:
         """Elements along K that a warp takes from a stage."""
-        return DEEP if self.packed else LINE
+        return self.lines * self.line
 
 
 class Slim(NamedTuple):
@@ -96,7 +109,7 @@ def weight_bytes(slim: Slim, weights: Weights) -> int:
 
 
 def token_bytes(slim: Slim, weights: Weights) -> int:
-    return slim.tokens * slim.along * weights.depth * 2
+    return slim.tokens * slim.along * weights.lines * LINE * 2
 
 
 def stage_bytes(slim: Slim, weights: Weights) -> int:

@@ -1,6 +1,6 @@
-"""C = f(A W + bias) for few rows of A, at the speed W comes from memory: W in 4, 8 or 16 bits.
+"""C = f(A W + bias) for few rows of A, at the speed W comes from memory: W in 4, 8, 16 or 32 bits.
 
-A thread of its own fetches: packed blocks of W in one piece each (or its rows by TMA, where they have 16 bits), and the
+A thread of its own fetches: packed blocks of W in one piece each (or its rows by TMA, where they have 16 or 32 bits), and the
 rows of A, by TMA. The others multiply with `mma.sync` or `wgmma`, W's columns as the rows of the product. Integers
 become floats in registers, by their bits alone: a number of 4 bits is the end of the mantissa of 128 (bf16) or 1024
 (f16), from which that is taken off again, exactly. What a group of them sums up to is multiplied by its scale in f32.
@@ -20,6 +20,7 @@ import flydsl.expr as fx
 from ..activations import activated
 from ..epilogue import narrowed
 from .hopper_out import swizzle
+from .pack import in_parts
 from .slim import (
     BARRIER_BYTES,
     DEEP,
@@ -182,10 +183,11 @@ def fetch(
     nv = fx.nvgpu
     bytes_a, bytes_w = token_bytes(slim, weights), weight_bytes(slim, weights)
     box = slim.tokens * LINE * 2
-    lines = weights.depth // LINE
+    lines = weights.lines
     first = fx.block_idx.x * (slim.rows // HIGH)
     at_a = base + stage * bytes_a
     at_w = base + slim.stages * bytes_a
+    element = fx.Int32 if weights.bits == 32 else fx.Int16
     if fx.const_expr(weights.packed):
         # Behind the last columns the last block comes again, for nobody.
         blocks, last = slim.rows // HIGH, fx.ceildiv(given.n, HIGH) - 1
@@ -199,11 +201,11 @@ def fetch(
     else:
         full.expect_tx(units * (slim.rows * LINE * 2 + box))
         for i in range(units):
-            place = fx.recast_iter(fx.Int16, at_w + (stage * bytes_w + i * (slim.rows * LINE * 2)))
-            cast("fx.nvgpu.TmaAtom", load_w).load((first * HIGH, (unit + i) * LINE), place, full)
+            place = fx.recast_iter(element, at_w + (stage * bytes_w + i * (slim.rows * LINE * 2)))
+            cast("fx.nvgpu.TmaAtom", load_w).load((first * HIGH, (unit + i) * weights.line), place, full)
     for i in range(units * lines):
-        place = fx.recast_iter(fx.Int16, at_a + i * box)
-        load_a.load((token, (unit * lines + i) * LINE), place, full)
+        place = fx.recast_iter(element, at_a + i * box)
+        load_a.load((token, (unit * lines + i) * weights.line), place, full)
 
 
 def unit_at(place: fx.Pointer, dtype: type[fx.Numeric]) -> fx.Vector:
@@ -216,12 +218,13 @@ def unit_at(place: fx.Pointer, dtype: type[fx.Numeric]) -> fx.Vector:
 
 
 def matrices_at(base: fx.Pointer, dtype: type[fx.Numeric], row: fx.Int32, unit: fx.Int32) -> fx.Vector:
-    """Four matrices of 8 x 8; each lane names a line of one, in rows of 128 swizzled bytes."""
-    line = fx.recast_iter(dtype, base + (row * (LINE * 2) + (unit ^ (row % 8)) * 16))
+    """Four matrices of 8 x 16 bytes; each lane names a line of one, in rows of 128 swizzled bytes."""
+    narrow = fx.Float16 if dtype is fx.Float32 else dtype
+    line = fx.recast_iter(narrow, base + (row * (LINE * 2) + (unit ^ (row % 8)) * 16))
     layout = fx.make_layout(8, 1)
-    held = fx.make_rmem_tensor(layout, dtype)
-    fx.copy_atom_call(fx.make_copy_atom(fx.nvgpu.LdMatrix(4), dtype), fx.make_view(line, layout), held)
-    return held.load()
+    held = fx.make_rmem_tensor(layout, narrow)
+    fx.copy_atom_call(fx.make_copy_atom(fx.nvgpu.LdMatrix(4), narrow), fx.make_view(line, layout), held)
+    return held.load() if dtype is narrow else held.load().bitcast(dtype)
 
 
 def multiply(
@@ -238,21 +241,20 @@ def multiply(
     bytes_a, bytes_w = token_bytes(slim, weights), weight_bytes(slim, weights)
     columns = slim.tokens // 8
     box = slim.tokens * LINE * 2
-    depth = weights.depth
-    at_a = base + (stage * bytes_a + me.along * (depth // LINE * box))
+    at_a = base + (stage * bytes_a + me.along * (weights.lines * box))
     at_w = base + (slim.stages * bytes_a + stage * bytes_w)
-    mma = fx.make_mma_atom(fx.nvgpu.MMA(16, 8, 16, dtype))
     total = sums
     if weights.packed:
         total = fx.make_rmem_tensor(sums.layout, fx.Float32)
-    left, right = (fx.make_rmem_tensor(fx.make_layout(x, 1), dtype) for x in (8, 4))
-    for part in range(depth // 32):
+    instruction = Product(dtype)
+    for part in range(2 * weights.lines):
         if weights.packed and part % max(1, 4 // weights.groups) == 0:
             total.fill(0.0)
         held = [
             matrices_at(at_a + part // 2 * box, dtype, me.lane % 8 + 8 * j, part % 2 * 4 + me.lane // 8)
             for j in range(columns)
         ]
+        rights = [[instruction.parts(x, step) for step in range(2)] for x in held]
         for i in range(slim.tiles):
             if weights.packed:
                 words = words_of(at_w, slim, weights, me, me.tile(i), part // 2 if weights.bits == 4 else part)
@@ -262,11 +264,10 @@ def multiply(
                 row, unit = me.tile(i) * 16 + me.lane % 16, part % 2 * 4 + me.lane // 16
                 halves = [matrices_at(at, dtype, row, unit + 2 * step) for step in range(2)]
             for step in range(2):
-                left.store(halves[step])
+                lefts = instruction.parts(halves[step])
                 for j in range(columns):
-                    right.store(held[j].shuffle(held[j], [4 * step + e for e in range(4)]))
                     acc = fx.make_view(fx.get_iter(total) + 4 * (i * columns + j), fx.make_layout(4, 1))
-                    fx.mma_atom_call(mma, acc, left, right, acc)
+                    instruction.add(acc, lefts, rights[j][step])
         if weights.packed and (part + 1) % max(1, 4 // weights.groups) == 0:
             for i in range(slim.tiles):
                 here, mine = (
@@ -275,6 +276,34 @@ def multiply(
                 )
                 group = part // max(1, 4 // weights.groups)
                 scale_sums(here, mine, factors_of(at_w, slim, weights, me, i, group), columns)
+
+
+class Product:
+    """A warp's product of 16 rows, 8 tokens and 32 bytes along K; of float32, those of parts that are small enough."""
+
+    def __init__(self, dtype: type[fx.Numeric]):
+        self.dtype = dtype
+        self.thrice = dtype is fx.Float32
+        self.mma = fx.make_mma_atom(fx.nvgpu.MMA(16, 8, 8 if self.thrice else 16, dtype))
+        each = 1 if self.thrice else 2
+        self.left, self.right = (fx.make_rmem_tensor(fx.make_layout(x * each, 1), dtype) for x in (4, 2))
+
+    def parts(self, values: fx.Vector, half: int | None = None) -> list[fx.Vector]:
+        """An operand, all of it or a half: as it is, or what is multiplied in its place."""
+        if half is not None:
+            count = 2 if self.thrice else 4
+            values = values.shuffle(values, [count * half + e for e in range(count)])
+        if not self.thrice:
+            return [values]
+        found = [in_parts(values[i]) for i in range(2 if half is not None else 4)]
+        return [fx.Vector.from_elements([x[p] for x in found], fx.Float32) for p in range(3)]
+
+    def add(self, acc: fx.Tensor, lefts: list[fx.Vector], rights: list[fx.Vector]) -> None:
+        # The rests first: they are small. What is not finite is in the upper parts alone.
+        for a, b in ((1, 2), (2, 1), (0, 0)) if self.thrice else ((0, 0),):
+            self.left.store(lefts[a])
+            self.right.store(rights[b])
+            fx.mma_atom_call(self.mma, acc, self.left, self.right, acc)
 
 
 def multiply_wide(
@@ -640,17 +669,17 @@ def slim_matmul(
 ):
     """C (m, n) = f(A (m, k) W + bias), with rows of A and C in one piece; strides are in elements.
 
-    W is packed, or of 16 bits with `step_w` from one of its columns to the next and K in one piece. Rows of A, and
+    W is packed, or of 16 or 32 bits with `step_w` from one of its columns to the next and K in one piece. Rows of A, and
     columns of such a W, are units of 16 bytes. `quads`: C takes four elements at a time. `work` has room for the sums
     of all slices, and `counters` a zero for each block of rows and tokens.
     """
     nv, dtype = fx.nvgpu, a.dtype
     view = fx.make_view(fx.get_iter(a), fx.make_layout((m, k), (step_a, 1)))
-    load_a = nv.make_tma_atom(nv.TMALoad(), view, None, (slim.tokens, LINE), swizzle=2 * LINE)
+    load_a = nv.make_tma_atom(nv.TMALoad(), view, None, (slim.tokens, weights.line), swizzle=2 * LINE)
     load_w = None
     if fx.const_expr(not weights.packed):
         other = fx.make_view(fx.get_iter(w), fx.make_layout((n, k), (step_w, 1)))
-        load_w = nv.make_tma_atom(nv.TMALoad(), other, None, (slim.rows, LINE), swizzle=2 * LINE)
+        load_w = nv.make_tma_atom(nv.TMALoad(), other, None, (slim.rows, weights.line), swizzle=2 * LINE)
     work_at, counters_at = [t if t is None else fx.get_iter(t) for t in (work, counters)]
     grid = (fx.ceildiv(n, slim.rows), slim.slices, fx.ceildiv(m, slim.tokens))
     slim_kernel(

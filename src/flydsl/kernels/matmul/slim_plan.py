@@ -44,9 +44,9 @@ class Rates(NamedTuple):
 
 
 RATES = Rates()
-WIDENED = {4: 75.0, 8: 30.0, 16: 11.0}
+WIDENED = {4: 75.0, 8: 30.0, 16: 11.0, 32: 260.0}
 """Clocks of a warp for 16 rows of a step."""
-ISSUED = {4: 12.0, 8: 16.0, 16: 4.0}
+ISSUED = {4: 12.0, 8: 16.0, 16: 4.0, 32: 120.0}
 """Clocks of a quarter of a multiprocessor for 16 x 16 weights, whatever waits for whom."""
 
 
@@ -70,10 +70,10 @@ def microseconds(given: Given, slim: Slim, rates: Rates = RATES) -> float:
     above, beside = ceildiv(n, slim.rows), ceildiv(m, slim.tokens)
     blocks = above * beside * slim.slices
     rounds = ceildiv(blocks, processors)
-    size = weights.block_bytes / (64 * 128) if weights.packed else 2.0
+    size = weights.block_bytes / (64 * 128) if weights.packed else weights.bits / 8
     units = ceildiv(ceildiv(k, weights.depth), slim.slices)
     depth = units * weights.depth
-    read = slim.rows * depth * size + slim.tokens * depth * 2
+    read = slim.rows * depth * size + slim.tokens * depth * max(2.0, weights.bits / 8)
     fetch = max(rounds * read / rates.block, blocks * read / rates.l2, above * slim.rows * k * size / rates.memory)
     if slim.wide:
         step, high, token = rates.wide
@@ -84,8 +84,8 @@ def microseconds(given: Given, slim: Slim, rates: Rates = RATES) -> float:
     else:
         step, matrix = rates.warp
         per = step + slim.tiles * (WIDENED[weights.bits] + matrix * slim.tokens / 8 * weights.depth / 128)
-    # A warpgroup's instruction has twice the rate of a warp's.
-    products = slim.tokens / 8 * (4 if slim.wide else 8)
+    # A warpgroup's instruction has twice the rate of a warp's. Parts of float32 are six of half the depth.
+    products = slim.tokens / 8 * (4 if slim.wide else 48 if weights.bits == 32 else 8)
     issued = slim.rows * depth / 256 * (ISSUED[weights.bits] + products) / 4
     busy = rounds * max(ceildiv(units, slim.along) * per, issued) / rates.clock
     total = max(fetch, busy) + rates.overlap * min(fetch, busy) + rates.start + rates.turn * (rounds - 1)
@@ -96,7 +96,8 @@ def microseconds(given: Given, slim: Slim, rates: Rates = RATES) -> float:
 
 
 TEAMS = (
-    (64, 1, 8, False, False), (64, 2, 4, False, False), (128, 2, 4, False, False), (128, 4, 2, False, False),
+    (64, 1, 8, False, False), (64, 2, 4, False, False), (64, 4, 2, False, False), (128, 2, 4, False, False),
+    (128, 4, 2, False, False),
     (64, 4, 4, True, False), (64, 4, 3, True, False), (64, 4, 3, True, True), (64, 4, 2, True, True),
     (128, 8, 1, True, True), (128, 8, 2, True, False), (192, 12, 1, True, False), (256, 8, 1, True, True),
     (256, 16, 1, True, False),
