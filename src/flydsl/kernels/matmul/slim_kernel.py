@@ -76,9 +76,12 @@ def slim_kernel(
         load_a.prefetch()
         for s in fx.range_constexpr(slim.stages):
             full[s].init(1)
-            empty[s].init(slim.warps // team)
+            empty[s].init(slim.warps // team * slim.shared)
         nv.fence_mbarrier_init()
-    fx.barrier()
+    if fx.const_expr(slim.shared > 1):
+        nv.cluster.sync()
+    else:
+        fx.barrier()
     nv.griddepcontrol_wait()
     nv.griddepcontrol_launch()
 
@@ -125,10 +128,7 @@ def slim_kernel(
                         multiply_wide(base, stage, sums, dtype, slim, weights, me, zero)
                     else:
                         multiply(base, stage, sums, dtype, slim, weights, me, zero)
-                # All have read the stage.
-                apart.sync()
-                if tid % (32 * team) == 0:
-                    empty[stage].arrive()
+                leave(empty[stage], apart, tid % (32 * team), slim)
                 stage, phase = advance(stage, phase, slim.stages)
         together = nv.named_barrier(0, 32 * slim.warps)
         # Nobody reads the stages any more: they take the sums.
@@ -140,8 +140,8 @@ def slim_kernel(
         else:
             together.sync()
         finish(parts, work, counters, c, bias, slim, activation, quads, given, token, tid, together)
-    if fx.const_expr(slim.joined):
-        # Nobody leaves while another block may still read here.
+    if fx.const_expr(slim.clustered):
+        # Nobody leaves while another block may still read or write here, or count on a barrier here.
         nv.cluster.sync()
 
 
@@ -205,7 +205,14 @@ def fetch(
             cast("fx.nvgpu.TmaAtom", load_w).load((first * HIGH, (unit + i) * weights.line), place, full)
     for i in range(units * lines):
         place = fx.recast_iter(element, at_a + i * box)
-        load_a.load((token, (unit * lines + i) * weights.line), place, full)
+        if fx.const_expr(slim.shared == 1):
+            load_a.load((token, (unit * lines + i) * weights.line), place, full)
+        else:
+            each = slim.tokens // slim.shared
+            mine = fx.block_idx.x % slim.shared * each
+            here = fx.recast_iter(element, at_a + (i * box + mine * (LINE * 2)))
+            mask = fx.Int32((1 << slim.shared) - 1) << beside(slim)
+            load_a.load((token + mine, (unit * lines + i) * weights.line), here, full, multicast=mask)
 
 
 def unit_at(place: fx.Pointer, dtype: type[fx.Numeric]) -> fx.Vector:
@@ -360,7 +367,7 @@ def multiply_in_turns(
                     begin_job(jobs[number % 2], base, stage, dtype, slim, weights, me, *groups[j], zero)
                     end_job(jobs[(number - 1) % 2], 1, sums, groups[j - 1][0], slim)
                     if fx.const_expr(j == 0):
-                        leave(empty[before], apart, tid)
+                        leave(empty[before], apart, tid % 128, slim)
                 before = stage
                 stage, phase = advance(stage, phase, slim.stages)
         if (mine - 1) % 2 == 1:
@@ -369,12 +376,12 @@ def multiply_in_turns(
                 begin_job(jobs[(many + j) % 2], base, stage, dtype, slim, weights, me, *groups[j], zero)
                 end_job(jobs[(many + j - 1) % 2], 1, sums, groups[j - 1][0], slim)
                 if fx.const_expr(j == 0):
-                    leave(empty[before], apart, tid)
+                    leave(empty[before], apart, tid % 128, slim)
             before = stage
             end_job(jobs[(2 * many - 1) % 2], 0, sums, groups[-1][0], slim)
         else:
             end_job(jobs[(many - 1) % 2], 0, sums, groups[-1][0], slim)
-        leave(empty[before], apart, tid)
+        leave(empty[before], apart, tid % 128, slim)
 
 
 def advance(stage: fx.Int32, phase: fx.Int32, count: int) -> tuple[fx.Int32, fx.Int32]:
@@ -384,11 +391,20 @@ def advance(stage: fx.Int32, phase: fx.Int32, count: int) -> tuple[fx.Int32, fx.
 
 
 @flyc.jit
-def leave(empty: fx.nvgpu.MBarrier, apart: fx.nvgpu.named_barrier, tid: fx.Int32):
-    """All have read the stage."""
+def leave(empty: fx.nvgpu.MBarrier, apart: fx.nvgpu.named_barrier, member: fx.Int32, slim: Slim):
+    """All of a team have read the stage: tell who fills it, in all blocks that do."""
     apart.sync()
-    if tid % 128 == 0:
-        empty.arrive()
+    if fx.const_expr(slim.shared == 1):
+        if member == 0:
+            empty.arrive()
+    else:
+        if member < slim.shared:
+            empty.arrive_remote(beside(slim) + member)
+
+
+def beside(slim: Slim) -> fx.Int32:
+    """The first in the cluster of the blocks that share tokens."""
+    return fx.nvgpu.cluster.rank() // slim.shared * slim.shared
 
 
 class Job(NamedTuple):
@@ -556,9 +572,10 @@ def finish(
     elif fx.const_expr(slim.joined):
         each = units // slim.slices
         for at in range(tid + fx.block_idx.y * each, (fx.block_idx.y + 1) * each, threads):
-            total = add_parts(fx.nvgpu.cluster.peer(parts, 0), at, slim)
+            place = fx.block_idx.x % slim.shared
+            total = add_parts(fx.nvgpu.cluster.peer(parts, place), at, slim)
             for p in fx.range_constexpr(slim.slices - 1):
-                total = total + add_parts(fx.nvgpu.cluster.peer(parts, p + 1), at, slim)
+                total = total + add_parts(fx.nvgpu.cluster.peer(parts, (p + 1) * slim.shared + place), at, slim)
             store(total, c, bias, activation, quads, given, token, at, slim)
     else:
         block = fx.block_idx.z * fx.grid_dim.x + fx.block_idx.x
@@ -675,17 +692,17 @@ def slim_matmul(
     """
     nv, dtype = fx.nvgpu, a.dtype
     view = fx.make_view(fx.get_iter(a), fx.make_layout((m, k), (step_a, 1)))
-    load_a = nv.make_tma_atom(nv.TMALoad(), view, None, (slim.tokens, weights.line), swizzle=2 * LINE)
+    load_a = nv.make_tma_atom(nv.TMALoad(), view, None, (slim.tokens // slim.shared, weights.line), swizzle=2 * LINE)
     load_w = None
     if fx.const_expr(not weights.packed):
         other = fx.make_view(fx.get_iter(w), fx.make_layout((n, k), (step_w, 1)))
         load_w = nv.make_tma_atom(nv.TMALoad(), other, None, (slim.rows, weights.line), swizzle=2 * LINE)
     work_at, counters_at = [t if t is None else fx.get_iter(t) for t in (work, counters)]
-    grid = (fx.ceildiv(n, slim.rows), slim.slices, fx.ceildiv(m, slim.tokens))
+    grid = (fx.ceildiv(n, slim.rows * slim.shared) * slim.shared, slim.slices, fx.ceildiv(m, slim.tokens))
     slim_kernel(
         load_a, load_w, fx.recast_iter(fx.Int8, fx.get_iter(w)), fx.get_iter(c), bias, work_at, counters_at, dtype,
         slim, weights, activation, quads, Problem(m, n, k, step_c), value_attrs={"nvvm.minctasm": 1},
     ).launch(
-        grid=grid, block=slim.threads, cluster=(1, slim.slices, 1) if slim.joined else None, stream=stream, pdl=True,
+        grid=grid, block=slim.threads, cluster=slim.cluster if slim.clustered else None, stream=stream, pdl=True,
         smem=shared_bytes(slim, weights),
     )  # fmt: skip
