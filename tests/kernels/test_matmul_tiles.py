@@ -170,6 +170,8 @@ IN_PARTS = [
     (Tile(128, 64, slices=3), 7),  # 3, 3 and 1 steps
     (Tile(64, 64, 1, splits=2), 3),
     (Tile(128, 128, pingpong=True), 1),
+    (Tile(192, 128, 3), 3),
+    (Tile(256, 128, cluster=2), 2),
 ]
 
 

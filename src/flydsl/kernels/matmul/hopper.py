@@ -188,13 +188,12 @@ def hopper_kernel(
             if fx.const_expr(form.promote):
                 grand.fill(0)
                 ring = Ring(full, empty, count, base, part)
-                turns = Turns(mine_next, other_next, consumer == 0)
-                if fx.const_expr(form.sets == 2 and tile.two_sets):
+                if fx.const_expr(tile.two_sets):
                     sum_twice(
-                        grand, out, ring, turns, mma, parts_x, parts_y, row, column, begin + origin, count_k, stage,
-                        phase,
-                    )  # fmt: skip
+                        grand, out, ring, mma, parts_x, parts_y, row, column, begin + origin, count_k, stage, phase
+                    )
                 else:
+                    turns = Turns(mine_next, other_next, consumer == 0)
                     me = (consumer if teams > 1 else fx.Int32(0)) * 128
                     sum_once(
                         grand, out, ring, turns, mma, dtype, me, parts_y, row, column, begin + origin, count_k,

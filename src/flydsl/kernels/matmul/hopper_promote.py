@@ -22,7 +22,7 @@ class Ring(NamedTuple):
 
 
 class Turns(NamedTuple):
-    """Consumers' products one after the other: one multiplies while another adds up."""
+    """Barriers of two consumers that issue their products one after the other."""
 
     mine: fx.nvgpu.named_barrier
     next: fx.nvgpu.named_barrier
@@ -86,13 +86,13 @@ def add_step(tile: Tile, form: Form, grand: fx.Tensor, acc: fx.Tensor, held: fx.
         add_rows(tile, form, grand, fx.make_view(fx.get_iter(acc) + r * values, fx.make_layout(values, 1)), held, r)
 
 
-def multiply(
-    mma: fx.TiledMma, acc: fx.Tensor, parts_x: fx.Tensor, parts_y: fx.Tensor, stage: fx.Int32, parts: range = range(4)
-) -> None:
+def multiply(mma: fx.TiledMma, acc: fx.Tensor, parts_x: fx.Tensor, parts_y: fx.Tensor, stage: fx.Int32) -> None:
     """The products of a stage, alone: they replace what `acc` had."""
-    for k in parts:
+    fx.ktrace.range_push("multiply")
+    for k in range(4):
         now = mma.set_value("accumulate", fx.Int32(0)) if k == 0 else mma
         fx.gemm(now, acc, parts_x[None, None, k, stage], parts_y[None, None, k, stage], acc)
+    fx.ktrace.range_pop()
 
 
 def wait(full: fx.nvgpu.MBarrier, phase: fx.Int32) -> None:
@@ -135,7 +135,6 @@ def sum_twice(
     grand: fx.Tensor,
     out: Out,
     ring: Ring,
-    turns: Turns,
     mma: fx.TiledMma,
     parts_x: fx.Tensor,
     parts_y: fx.Tensor,
@@ -153,18 +152,10 @@ def sum_twice(
     nv, tile, form = fx.nvgpu, out.tile, out.form
     acc, other = (fx.make_rmem_tensor(grand.layout, fx.Float32) for _ in range(2))
     scales, coming = factors(tile, form), factors(tile, form)
-    ordered = form.order != ""
-    if fx.const_expr(ordered):
-        if ~turns.first:
-            turns.next.arrive()
     if steps > 0:
         fetch_scales(out, scales, row, column, begin)
         wait(ring.full[stage], phase)
-        if fx.const_expr(ordered):
-            turns.mine.sync()
         multiply(mma, acc, parts_x, parts_y, stage)
-        if fx.const_expr(ordered):
-            hand_over(turns, steps == 1)
         before = stage
         stage, phase = advance(stage, phase, ring.count)
         for pair in range((steps - 1) // 2):
@@ -173,12 +164,7 @@ def sum_twice(
                 filled, asked = (acc, scales) if second else (other, coming)
                 fetch_scales(out, asked, row, column, begin + pair * 2 + (1 + second))
                 wait(ring.full[stage], phase)
-                if fx.const_expr(ordered):
-                    turns.mine.sync()
                 multiply(mma, filled, parts_x, parts_y, stage)
-                if fx.const_expr(ordered):
-                    nv.wgmma_commit()
-                    hand_over(turns, pair * 2 + (2 + second) == steps)
                 nv.wgmma_wait(1, ready)
                 release(ring.empty[before], out.member, tile.cluster, ring.part)
                 add_step(tile, form, grand, ready, held)
@@ -187,12 +173,7 @@ def sum_twice(
         if steps % 2 == 0:
             fetch_scales(out, coming, row, column, begin + steps - 1)
             wait(ring.full[stage], phase)
-            if fx.const_expr(ordered):
-                turns.mine.sync()
             multiply(mma, other, parts_x, parts_y, stage)
-            if fx.const_expr(ordered):
-                nv.wgmma_commit()
-                hand_over(turns, steps > 0)
             nv.wgmma_wait(1, acc)
             release(ring.empty[before], out.member, tile.cluster, ring.part)
             add_step(tile, form, grand, acc, scales)
@@ -231,17 +212,17 @@ def sum_once(
     stage: fx.Int32,
     phase: fx.Int32,
 ):
-    """One set of sums of 64 rows: consumers take turns, one adds up what the tensor cores filled for it before."""
+    """One set of sums of 64 rows: a consumer adds them up while the tensor cores multiply for another."""
     nv, tile, form = fx.nvgpu, out.tile, out.form
     repeats = tile.rows // 64
     acc = fx.make_rmem_tensor(fx.make_layout(((2, 2, tile.n // 8), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32)
     parts_x = [mma.get_slice(mine).partition_A(rows_at(ring, tile, dtype, r)) for r in range(repeats)]
     scales = [factors(tile, form) for _ in range(2)]
-    ordered = form.order != ""
-    if fx.const_expr(ordered):
-        if ~turns.first:
-            turns.next.arrive()
+    ordered = tile.in_order
     if steps > 0:
+        if fx.const_expr(ordered):
+            if ~turns.first:
+                turns.next.arrive()
         fetch_scales(out, scales[0], row, column, begin)
         for pair in range(fx.ceildiv(steps, 2)):
             for second in fx.range_constexpr(2):
@@ -250,18 +231,12 @@ def sum_once(
                     fetch_scales(out, scales[1 - second], row, column, begin + fx.min(step + 1, steps - 1))
                     wait(ring.full[stage], phase)
                     for r in fx.range_constexpr(repeats):
-                        last = (step == steps - 1) if r == repeats - 1 else step < 0
                         if fx.const_expr(ordered):
                             turns.mine.sync()
-                        multiply(mma, acc, parts_x[r], parts_y, stage, range(3))
-                        if fx.const_expr(form.order == "strict"):
-                            nv.wgmma_commit()
-                        multiply(mma, acc, parts_x[r], parts_y, stage, range(3, 4))
+                        multiply(mma, acc, parts_x[r], parts_y, stage)
                         nv.wgmma_commit()
-                        if fx.const_expr(form.order == "strict"):
-                            nv.wgmma_wait(1)
                         if fx.const_expr(ordered):
-                            hand_over(turns, last)
+                            hand_over(turns, step == steps - 1)
                         nv.wgmma_wait(0, acc)
                         if fx.const_expr(r == repeats - 1):
                             release(ring.empty[stage], out.member, tile.cluster, ring.part)

@@ -167,7 +167,7 @@ def plan(given: Problem, tile: Tile, rates: Rates = RATES) -> Plan | None:
         return None
     if tile.cluster > 1 and "mn" in (x_major, y_major) and problem(tile, x_major, y_major) is not None:
         return None
-    if given.promote and tile.accumulators > (48 if tile.consumers == 3 else 96):
+    if given.promote and not tile.promotes:
         return None
     if given.blocked and (tile.n > 64 if tile.swap else 128 % tile.n):
         return None
@@ -227,12 +227,16 @@ def plan(given: Problem, tile: Tile, rates: Rates = RATES) -> Plan | None:
 
 
 def promoted(given: Problem, tile: Tile, products: float) -> float:
-    """Clocks of a step whose sums threads add up: hidden, but not quite, where there are two sets of sums."""
-    if not tile.two_sets:
-        return products * 1.1 + 3 * tile.accumulators
-    # Narrow instructions have the tensor cores wait for shared memory; each 64 rows have factors of their own.
-    slower = (1.25 if tile.n < 128 else 1.0) * (1.35 if given.blocked and tile.rows > 64 else 1.0)
-    return products * slower + (2.25 if given.blocked else 1.75) * tile.accumulators
+    """Clocks of a step whose sums threads add up: hidden, but not quite."""
+    if tile.two_sets:
+        # Narrow instructions have the tensor cores wait for shared memory; each 64 rows have factors of their own.
+        slower = (1.25 if tile.n < 128 else 1.0) * (1.35 if given.blocked and tile.rows > 64 else 1.0)
+        return products * slower + (2.25 if given.blocked else 0.6) * tile.accumulators
+    if tile.consumers == 3 or tile.in_order:
+        return products + (4.0 if given.blocked else 0.5) * tile.accumulators
+    if tile.consumers == 2 and not tile.pingpong:
+        return products + (3.8 if given.blocked else 1.15) * tile.accumulators
+    return products * 1.1 + 3 * tile.accumulators
 
 
 def candidates(given: Problem) -> list[Plan]:

@@ -148,7 +148,7 @@ def problem(slim: Slim, weights: Weights) -> str | None:
         return f"a cluster has two, four or eight slices, got {slim.slices}"
     if slim.shared not in (1, 2, 4) or slim.tokens % (8 * slim.shared) or slim.shared * slim.cluster[1] > 8:
         return f"{slim.shared} blocks do not share {slim.tokens} tokens"
-    if slim.tiles * slim.tokens // 8 > most_sums(slim):
+    if slim.tiles * slim.tokens // 8 > most_sums(slim) * (1 if weights.packed else 2):
         return "the sums do not fit into registers"
     if slim.stages < 1 or shared_bytes(slim, weights) > SHARED_BYTES:
         return f"{slim.stages} stages do not fit into shared memory"
@@ -163,7 +163,7 @@ def registers(slim: Slim) -> tuple[int, int]:
 
 
 def most_sums(slim: Slim) -> int:
-    """Matrices of 16 x 8 whose sums, and those of a group, a warp has room for."""
+    """Matrices of 16 x 8 whose sums, and those of a group of packed weights, a warp has room for."""
     if slim.wide:
         return {1: 16, 2: 16, 3: 8, 4: 4}[slim.warps // 4]
     # Registers belong to a quarter of the multiprocessor's warps.

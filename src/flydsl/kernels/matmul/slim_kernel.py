@@ -261,20 +261,14 @@ def multiply(
             matrices_at(at_a + part // 2 * box, dtype, me.lane % 8 + 8 * j, part % 2 * 4 + me.lane // 8)
             for j in range(columns)
         ]
-        rights = [[instruction.parts(x, step) for step in range(2)] for x in held]
-        for i in range(slim.tiles):
-            if weights.packed:
-                words = words_of(at_w, slim, weights, me, me.tile(i), part // 2 if weights.bits == 4 else part)
-                halves = widened_part(words, weights, part, dtype, zero)
-            else:
-                at = at_w + me.along * (slim.rows * LINE * 2)
-                row, unit = me.tile(i) * 16 + me.lane % 16, part % 2 * 4 + me.lane // 16
-                halves = [matrices_at(at, dtype, row, unit + 2 * step) for step in range(2)]
-            for step in range(2):
-                lefts = instruction.parts(halves[step])
+        halves = [weights_of(at_w, dtype, slim, weights, me, i, part, zero) for i in range(slim.tiles)]
+        for step in range(2):
+            rights = [instruction.parts(x, step) for x in held]
+            for i in range(slim.tiles):
+                lefts = instruction.parts(halves[i][step])
                 for j in range(columns):
                     acc = fx.make_view(fx.get_iter(total) + 4 * (i * columns + j), fx.make_layout(4, 1))
-                    instruction.add(acc, lefts, rights[j][step])
+                    instruction.add(acc, lefts, rights[j])
         if weights.packed and (part + 1) % max(1, 4 // weights.groups) == 0:
             for i in range(slim.tiles):
                 here, mine = (
@@ -283,6 +277,25 @@ def multiply(
                 )
                 group = part // max(1, 4 // weights.groups)
                 scale_sums(here, mine, factors_of(at_w, slim, weights, me, i, group), columns)
+
+
+def weights_of(
+    at_w: fx.Pointer,
+    dtype: type[fx.Numeric],
+    slim: Slim,
+    weights: Weights,
+    me: Warp,
+    i: int,
+    part: int,
+    zero: fx.Int32,
+) -> list[fx.Vector]:
+    """16 rows and 64 bytes of floats along K, for two instructions."""
+    if weights.packed:
+        words = words_of(at_w, slim, weights, me, me.tile(i), part // 2 if weights.bits == 4 else part)
+        return widened_part(words, weights, part, dtype, zero)
+    at = at_w + me.along * (slim.rows * LINE * 2)
+    row, unit = me.tile(i) * 16 + me.lane % 16, part % 2 * 4 + me.lane // 16
+    return [matrices_at(at, dtype, row, unit + 2 * step) for step in range(2)]
 
 
 class Product:
