@@ -240,7 +240,7 @@ FEW = 8
 
 
 def few_rows(request: Request, out: Array, where: Target) -> Run | None:
-    """`slim_kernel`, for few rows of 16-bit types, or of float32 in parts, and a B whose columns are in one piece each."""
+    """`slim_kernel`, for few rows of 16-bit types, or of float32 in parts; columns of B are in one piece each."""
     a, b, m, n, k = request.a, request.b, request.m, request.n, request.k
     thrice = request.precision == "tf32x3"
     if not where.hopper or not m or not k or request.batched or request.invariant:

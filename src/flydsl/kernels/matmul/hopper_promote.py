@@ -1,4 +1,4 @@
-"""Sums of fp8 that keep f32: the tensor cores add up 128 products, and threads add these sums up, times their factors."""
+"""Sums of fp8 that keep f32: tensor cores add up 128 products, and threads these sums, times their factors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Ring(NamedTuple):
 
     full: fx.nvgpu.MBarrier
     empty: fx.nvgpu.MBarrier
-    count: int
+    stages: int
     base: fx.Pointer
     part: fx.Int32
 
@@ -157,7 +157,7 @@ def sum_twice(
         wait(ring.full[stage], phase)
         multiply(mma, acc, parts_x, parts_y, stage)
         before = stage
-        stage, phase = advance(stage, phase, ring.count)
+        stage, phase = advance(stage, phase, ring.stages)
         for pair in range((steps - 1) // 2):
             for second in fx.range_constexpr(2):
                 ready, held = (other, coming) if second else (acc, scales)
@@ -169,7 +169,7 @@ def sum_twice(
                 release(ring.empty[before], out.member, tile.cluster, ring.part)
                 add_step(tile, form, grand, ready, held)
                 before = stage
-                stage, phase = advance(stage, phase, ring.count)
+                stage, phase = advance(stage, phase, ring.stages)
         if steps % 2 == 0:
             fetch_scales(out, coming, row, column, begin + steps - 1)
             wait(ring.full[stage], phase)
@@ -191,7 +191,7 @@ def rows_at(ring: Ring, tile: Tile, dtype: type[fx.Numeric], r: int) -> fx.Tenso
     bk = LINE * 8 // dtype.width
     teams = 1 if tile.pingpong else tile.consumers
     first = fx.recast_iter(dtype, ring.base) + r * 64 * teams * bk
-    layout = fx.make_layout((64 * teams, bk, ring.count), (bk, 1, tile.m * bk))
+    layout = fx.make_layout((64 * teams, bk, ring.stages), (bk, 1, tile.m * bk))
     return fx.make_view(fx.apply_swizzle(first, swizzle(LINE)), layout)
 
 
@@ -241,7 +241,7 @@ def sum_once(
                         if fx.const_expr(r == repeats - 1):
                             release(ring.empty[stage], out.member, tile.cluster, ring.part)
                         add_rows(tile, form, grand, acc, scales[second], r)
-                    stage, phase = advance(stage, phase, ring.count)
+                    stage, phase = advance(stage, phase, ring.stages)
 
 
 __all__ = ["Ring", "Turns", "advance", "release", "sum_class", "sum_once", "sum_twice"]

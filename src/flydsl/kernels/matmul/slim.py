@@ -21,7 +21,7 @@ BARRIER_BYTES = 256
 
 
 class Weights(NamedTuple):
-    """How weights lie: 4 or 8 bits in packed blocks with a scale for `group` elements along K, or 16 or 32 bits in rows.
+    """How weights lie: 4 or 8 bits in packed blocks with a scale for `group` elements along K; 16 or 32 bits in rows.
 
     Those of 32 bits, and the tokens with them, are multiplied as two numbers of 11 bits each.
     """

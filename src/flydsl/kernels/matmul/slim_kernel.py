@@ -1,12 +1,13 @@
 """C = f(A W + bias) for few rows of A, at the speed W comes from memory: W in 4, 8, 16 or 32 bits.
 
-A thread of its own fetches: packed blocks of W in one piece each (or its rows by TMA, where they have 16 or 32 bits), and the
-rows of A, by TMA. The others multiply with `mma.sync` or `wgmma`, W's columns as the rows of the product. Integers
+A thread of its own fetches: packed blocks of W in one piece each (or its rows by TMA, where they are not packed), and
+the rows of A, by TMA. The others multiply with `mma.sync` or `wgmma`, W's columns as the rows of the product. Integers
 become floats in registers, by their bits alone: a number of 4 bits is the end of the mantissa of 128 (bf16) or 1024
 (f16), from which that is taken off again, exactly. What a group of them sums up to is multiplied by its scale in f32.
+Numbers of 32 bits become two of 11 bits each, and three products of those.
 
-Warps that divide K add up through shared memory; blocks that do, through memory: the last to come adds up all. Both in
-the order of K, so that results are the same bits in every run.
+Warps that divide K add up through shared memory. Blocks that do, through memory: the last to come adds up all; or, as
+a cluster, through each other's shared memory. All in the order of K, so that results are the same bits in every run.
 """
 
 from __future__ import annotations
@@ -358,7 +359,7 @@ def multiply_in_turns(
     tid: fx.Int32,
     zero: fx.Int32,
 ):
-    """All of four warps' stages: a group is widened while the one before, of the same or another stage, is multiplied."""
+    """All of four warps' stages: a group is widened while the one before, maybe of another stage, is multiplied."""
     mine = fx.ceildiv(fx.max(count - me.along, 0), slim.along)
     jobs = [job_of(dtype, slim, weights) for _ in range(2)]
     groups = list(product(range(slim.tiles), range(weights.groups)))
@@ -699,9 +700,9 @@ def slim_matmul(
 ):
     """C (m, n) = f(A (m, k) W + bias), with rows of A and C in one piece; strides are in elements.
 
-    W is packed, or of 16 or 32 bits with `step_w` from one of its columns to the next and K in one piece. Rows of A, and
-    columns of such a W, are units of 16 bytes. `quads`: C takes four elements at a time. `work` has room for the sums
-    of all slices, and `counters` a zero for each block of rows and tokens.
+    W is packed, or of 16 or 32 bits with `step_w` from one of its columns to the next and K in one piece. Rows of A,
+    and columns of such a W, are units of 16 bytes. `quads`: C takes four elements at a time. Where slices are not
+    joined, `work` has room for the sums of all, and `counters` a zero for each block of rows and tokens.
     """
     nv, dtype = fx.nvgpu, a.dtype
     view = fx.make_view(fx.get_iter(a), fx.make_layout((m, k), (step_a, 1)))
