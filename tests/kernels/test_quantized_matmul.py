@@ -70,9 +70,9 @@ CUTS = [
     (Slim(64, 8, 4, 2, 2, 3, True), Weights(4, 32), BF16),
     (Slim(128, 8, 4, 1, 3, 1, True), Weights(8, 256), F16),
     (Slim(64, 8, 4, 1, 2, 1, True, True), Weights(4, 128), F16),
-    (Slim(64, 8, 4, 2, 2, 2, True, True, True), Weights(8, 64), BF16),
+    (Slim(64, 8, 4, 2, 2, 2, True, True), Weights(8, 64), BF16),
     (Slim(64, 16, 4, 2, 2, 2), Weights(16), BF16),
-    (Slim(64, 8, 2, 2, 2, 2, joined=True), Weights(32), torch.float32),
+    (Slim(64, 8, 2, 2, 2, 2), Weights(32), torch.float32),
 ]
 
 
@@ -99,7 +99,7 @@ def test_nothing_to_report_in_checked_mode(rng: np.random.Generator, emulate, mo
     """No races between who fetches and who multiplies, or between blocks, and no read of what is not there."""
     emulate("sm_90a")
     monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
-    test_cuts(Slim(64, 8, 4, 1, 2, 2, True, True, True), Weights(4, 128), BF16, rng, "cpu")
+    test_cuts(Slim(64, 8, 4, 1, 2, 2, True, True), Weights(4, 128), BF16, rng, "cpu")
     test_cuts(Slim(64, 8, 4, 2, 2), Weights(8, 128), BF16, rng, "cpu")
 
 

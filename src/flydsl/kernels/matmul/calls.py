@@ -276,7 +276,7 @@ def few_rows(request: Request, out: Array, where: Target) -> Run | None:
         stream: object,
     ) -> None:
         work = counters = None
-        if slim.slices > 1 and not slim.joined:
+        if slim.slices > 1:
             work = scratch(c, "sums", blocks * slim.slices * slim.rows * slim.tokens, "float32", stream)
             counters = scratch(c, "counters", blocks, "int32", stream, zero=True)
         more = () if stream is None else (stream,)

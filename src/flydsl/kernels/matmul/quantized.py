@@ -195,7 +195,7 @@ def in_registers(asked: Asked, w: Weight, out: Array, where: Target) -> Bound | 
         def run(a: HostArray, c: HostArray, bias: Extra, stream: object) -> None:
             a = pack_a(a, "a", stream)
             work = counters = None
-            if slim.slices > 1 and not slim.joined:
+            if slim.slices > 1:
                 work = scratch(c, "sums", floats, "float32", stream)
                 counters = scratch(c, "counters", blocks, "int32", stream, zero=True)
             if line and bias is not None:

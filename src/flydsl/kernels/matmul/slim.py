@@ -83,22 +83,10 @@ class Slim(NamedTuple):
     """Four warps multiply 64 rows together, with `wgmma`."""
     turns: bool = False
     """A group is widened while the one before is multiplied."""
-    joined: bool = False
-    """Slices are blocks of a cluster, and add up through each other's shared memory."""
-    shared: int = 1
-    """Blocks beside each other that are a cluster too, each fetching a part of the tokens for all."""
 
     @property
     def warps(self) -> int:
         return self.across * self.along
-
-    @property
-    def cluster(self) -> tuple[int, int, int]:
-        return self.shared, self.slices if self.joined else 1, 1
-
-    @property
-    def clustered(self) -> bool:
-        return self.joined or self.shared > 1
 
     @property
     def threads(self) -> int:
@@ -144,10 +132,6 @@ def problem(slim: Slim, weights: Weights) -> str | None:
         return "four warps multiply 64 rows of packed weights together"
     if slim.turns and not (slim.wide and two_totals(slim, weights)):
         return "four warps have no room for two groups"
-    if slim.joined and slim.slices not in (2, 4, 8):
-        return f"a cluster has two, four or eight slices, got {slim.slices}"
-    if slim.shared not in (1, 2, 4) or slim.tokens % (8 * slim.shared) or slim.shared * slim.cluster[1] > 8:
-        return f"{slim.shared} blocks do not share {slim.tokens} tokens"
     if slim.tiles * slim.tokens // 8 > most_sums(slim) * (1 if weights.packed else 2):
         return "the sums do not fit into registers"
     if slim.stages < 1 or shared_bytes(slim, weights) > SHARED_BYTES:

@@ -6,8 +6,8 @@ become floats in registers, by their bits alone: a number of 4 bits is the end o
 (f16), from which that is taken off again, exactly. What a group of them sums up to is multiplied by its scale in f32.
 Numbers of 32 bits become two of 11 bits each, and three products of those.
 
-Warps that divide K add up through shared memory. Blocks that do, through memory: the last to come adds up all; or, as
-a cluster, through each other's shared memory. All in the order of K, so that results are the same bits in every run.
+Warps that divide K add up through shared memory; blocks that do, through memory: the last to come adds up all. Both in
+the order of K, so that results are the same bits in every run.
 """
 
 from __future__ import annotations
@@ -63,12 +63,9 @@ def slim_kernel(
         load_a.prefetch()
         for s in fx.range_constexpr(slim.stages):
             full[s].init(1)
-            empty[s].init(slim.warps // team * slim.shared)
+            empty[s].init(slim.warps // team)
         nv.fence_mbarrier_init()
-    if fx.const_expr(slim.shared > 1):
-        nv.cluster.sync()
-    else:
-        fx.barrier()
+    fx.barrier()
     nv.griddepcontrol_wait()
     nv.griddepcontrol_launch()
 
@@ -93,8 +90,6 @@ def slim_kernel(
                 if stage == slim.stages:
                     stage = fx.Int32(0)
                     phase = phase ^ 1
-        if fx.const_expr(slim.joined):
-            nv.cluster.sync()
     else:
         if fx.const_expr(few > 0):
             nv.setmaxnreg(many, increase=True)
@@ -115,21 +110,15 @@ def slim_kernel(
                         multiply_wide(base, stage, sums, dtype, slim, weights, me, zero)
                     else:
                         multiply(base, stage, sums, dtype, slim, weights, me, zero)
-                leave(empty[stage], apart, tid % (32 * team), slim)
+                leave(empty[stage], apart, tid % (32 * team))
                 stage, phase = advance(stage, phase, slim.stages)
         together = nv.named_barrier(0, 32 * slim.warps)
         # Nobody reads the stages any more: they take the sums.
         together.sync()
         parts = fx.recast_iter(fx.Float32, base)
         put_sums(parts, sums, slim, me)
-        if fx.const_expr(slim.joined):
-            nv.cluster.sync()
-        else:
-            together.sync()
+        together.sync()
         finish(parts, work, counters, c, bias, slim, activation, quads, given, token, tid, together)
-    if fx.const_expr(slim.clustered):
-        # Nobody leaves while another block may still read or write here, or count on a barrier here.
-        nv.cluster.sync()
 
 
 @flyc.jit
@@ -173,14 +162,7 @@ def fetch(
             cast("fx.nvgpu.TmaAtom", load_w).load((first * HIGH, (unit + i) * weights.line), place, full)
     for i in range(units * lines):
         place = fx.recast_iter(element, at_a + i * box)
-        if fx.const_expr(slim.shared == 1):
-            load_a.load((token, (unit * lines + i) * weights.line), place, full)
-        else:
-            each = slim.tokens // slim.shared
-            mine = fx.block_idx.x % slim.shared * each
-            here = fx.recast_iter(element, at_a + (i * box + mine * (LINE * 2)))
-            mask = fx.Int32((1 << slim.shared) - 1) << beside(slim)
-            load_a.load((token + mine, (unit * lines + i) * weights.line), here, full, multicast=mask)
+        load_a.load((token, (unit * lines + i) * weights.line), place, full)
 
 
 def matrices_at(base: fx.Pointer, dtype: type[fx.Numeric], row: fx.Int32, unit: fx.Int32) -> fx.Vector:
@@ -339,7 +321,7 @@ def multiply_in_turns(
                     begin_job(jobs[number % 2], base, stage, dtype, slim, weights, me, *groups[j], zero)
                     end_job(jobs[(number - 1) % 2], 1, sums, groups[j - 1][0], slim)
                     if fx.const_expr(j == 0):
-                        leave(empty[before], apart, tid % 128, slim)
+                        leave(empty[before], apart, tid % 128)
                 before = stage
                 stage, phase = advance(stage, phase, slim.stages)
         if (mine - 1) % 2 == 1:
@@ -348,12 +330,12 @@ def multiply_in_turns(
                 begin_job(jobs[(many + j) % 2], base, stage, dtype, slim, weights, me, *groups[j], zero)
                 end_job(jobs[(many + j - 1) % 2], 1, sums, groups[j - 1][0], slim)
                 if fx.const_expr(j == 0):
-                    leave(empty[before], apart, tid % 128, slim)
+                    leave(empty[before], apart, tid % 128)
             before = stage
             end_job(jobs[(2 * many - 1) % 2], 0, sums, groups[-1][0], slim)
         else:
             end_job(jobs[(many - 1) % 2], 0, sums, groups[-1][0], slim)
-        leave(empty[before], apart, tid % 128, slim)
+        leave(empty[before], apart, tid % 128)
 
 
 def advance(stage: fx.Int32, phase: fx.Int32, count: int) -> tuple[fx.Int32, fx.Int32]:
@@ -363,20 +345,11 @@ def advance(stage: fx.Int32, phase: fx.Int32, count: int) -> tuple[fx.Int32, fx.
 
 
 @flyc.jit
-def leave(empty: fx.nvgpu.MBarrier, apart: fx.nvgpu.named_barrier, member: fx.Int32, slim: Slim):
-    """All of a team have read the stage: tell who fills it, in all blocks that do."""
+def leave(empty: fx.nvgpu.MBarrier, apart: fx.nvgpu.named_barrier, member: fx.Int32):
+    """All of a team have read the stage: tell who fills it."""
     apart.sync()
-    if fx.const_expr(slim.shared == 1):
-        if member == 0:
-            empty.arrive()
-    else:
-        if member < slim.shared:
-            empty.arrive_remote(beside(slim) + member)
-
-
-def beside(slim: Slim) -> fx.Int32:
-    """The first in the cluster of the blocks that share tokens."""
-    return fx.nvgpu.cluster.rank() // slim.shared * slim.shared
+    if member == 0:
+        empty.arrive()
 
 
 class Job(NamedTuple):
@@ -530,22 +503,22 @@ def slim_matmul(
     """C (m, n) = f(A (m, k) W + bias), with rows of A and C in one piece; strides are in elements.
 
     W is packed, or of 16 or 32 bits with `step_w` from one of its columns to the next and K in one piece. Rows of A,
-    and columns of such a W, are units of 16 bytes. `quads`: C takes four elements at a time. Where slices are not
-    joined, `work` has room for the sums of all, and `counters` a zero for each block of rows and tokens.
+    and columns of such a W, are units of 16 bytes. `quads`: C takes four elements at a time. `work` has room for the sums of
+    all slices, and `counters` a zero for each block of rows and tokens.
     """
     nv, dtype = fx.nvgpu, a.dtype
     view = fx.make_view(fx.get_iter(a), fx.make_layout((m, k), (step_a, 1)))
-    load_a = nv.make_tma_atom(nv.TMALoad(), view, None, (slim.tokens // slim.shared, weights.line), swizzle=2 * LINE)
+    load_a = nv.make_tma_atom(nv.TMALoad(), view, None, (slim.tokens, weights.line), swizzle=2 * LINE)
     load_w = None
     if fx.const_expr(not weights.packed):
         other = fx.make_view(fx.get_iter(w), fx.make_layout((n, k), (step_w, 1)))
         load_w = nv.make_tma_atom(nv.TMALoad(), other, None, (slim.rows, weights.line), swizzle=2 * LINE)
     work_at, counters_at = [t if t is None else fx.get_iter(t) for t in (work, counters)]
-    grid = (fx.ceildiv(n, slim.rows * slim.shared) * slim.shared, slim.slices, fx.ceildiv(m, slim.tokens))
+    grid = (fx.ceildiv(n, slim.rows), slim.slices, fx.ceildiv(m, slim.tokens))
     slim_kernel(
         load_a, load_w, fx.recast_iter(fx.Int8, fx.get_iter(w)), fx.get_iter(c), bias, work_at, counters_at, dtype,
         slim, weights, activation, quads, Problem(m, n, k, step_c), value_attrs={"nvvm.minctasm": 1},
     ).launch(
-        grid=grid, block=slim.threads, cluster=slim.cluster if slim.clustered else None, stream=stream, pdl=True,
+        grid=grid, block=slim.threads, stream=stream, pdl=True,
         smem=shared_bytes(slim, weights),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Sums of products of few rows: of warps through shared memory, of blocks through memory or a cluster's, to C."""
+"""Sums of products of few rows: of warps through shared memory, of blocks through memory, to C."""
 
 from __future__ import annotations
 
@@ -86,14 +86,6 @@ def finish(
     if fx.const_expr(slim.slices == 1):
         for at in range(tid, units, threads):
             store(add_parts(parts, at, slim), c, bias, activation, quads, given, token, at, slim)
-    elif fx.const_expr(slim.joined):
-        each = units // slim.slices
-        for at in range(tid + fx.block_idx.y * each, (fx.block_idx.y + 1) * each, threads):
-            place = fx.block_idx.x % slim.shared
-            total = add_parts(fx.nvgpu.cluster.peer(parts, place), at, slim)
-            for p in fx.range_constexpr(slim.slices - 1):
-                total = total + add_parts(fx.nvgpu.cluster.peer(parts, (p + 1) * slim.shared + place), at, slim)
-            store(total, c, bias, activation, quads, given, token, at, slim)
     else:
         block = fx.block_idx.z * fx.grid_dim.x + fx.block_idx.x
         size = units * QUAD
