@@ -1,9 +1,9 @@
 """Which cut a product of few rows takes: a model of its time, from extents and the form of the weights, for every cut.
 
-Times are in microseconds. All blocks' bytes come no faster than L2 gives them, and the weights no faster than memory
-does. Beside that, teams of warps work through their steps along K: what one step takes is mostly waiting, for barriers,
-shared memory and the end of the products, so that more teams are faster. The constants were fitted to 180 times of 25
-shapes on an H200 (`benchmarks/h200_quantized.py`).
+Times are in microseconds. A block's bytes come no faster than a multiprocessor takes them, and the weights no faster
+than memory gives them. Beside that, teams of warps work through their steps along K: what one step takes is mostly
+waiting, for barriers, shared memory and the end of the products, so that more teams are faster. The constants were
+fitted to 219 times of 29 shapes on an H200 (`benchmarks/h200_quantized.py`).
 """
 
 from __future__ import annotations
@@ -20,33 +20,36 @@ class Rates(NamedTuple):
 
     clock: float = 1650.0
     """Clocks of a microsecond."""
-    memory: float = 4.3e6
+    memory: float = 4.6e6
     """Bytes of a microsecond."""
-    l2: float = 7.5e6
-    block: float = 3.0e5
+    block: float = 1.57e5
     """Bytes that a multiprocessor takes."""
-    start: float = 2.8
+    start: float = 2.98
     """Launch, barriers, the first stage's way, and results."""
-    turn: float = 2.0
+    turn: float = 3.24
     """The same for blocks behind others."""
-    slices: float = 1.4
+    slices: float = 0.5
     """From the last slice's sums to the news of them."""
-    sums: float = 1.5e6
+    sums: float = 1.8e6
     """Bytes of slices' sums."""
-    overlap: float = 0.5
+    overlap: float = 0.47
     """How much of the shorter of fetching and multiplying comes on top of the longer."""
-    wide: tuple[float, float, float] = (200.0, 390.0, 1.6)
+    wide: tuple[float, float, float] = (351.0, 331.0, 1.9)
     """Clocks of a step of four warps, for each 64 rows of it, and for each of their tokens."""
-    pairs: float = 0.75
-    """How much of it is left where one is widened while another is multiplied."""
-    warp: tuple[float, float] = (100.0, 9.0)
+    turns: float = 0.71
+    """How much of it is left where one group is widened while another is multiplied."""
+    warp: tuple[float, float] = (199.0, 13.8)
     """Clocks of a step of a warp, and for each 16 x 8 of its sums and 128 elements along K."""
+    matrix: float = 5.0
+    """Clocks of a quarter of a multiprocessor for a warp's instruction; a warpgroup's has a higher rate."""
+    split: float = 154.0
+    """Clocks for taking 8 tokens of float32 apart, 32 elements each: every warp does that for itself."""
 
 
 RATES = Rates()
-WIDENED = {4: 75.0, 8: 30.0, 16: 11.0, 32: 260.0}
+WIDENED = {4: 67.0, 8: 27.0, 16: 5.0, 32: 115.0}
 """Clocks of a warp for 16 rows of a step."""
-ISSUED = {4: 12.0, 8: 16.0, 16: 4.0, 32: 120.0}
+ISSUED = {4: 11.0, 8: 16.0, 16: 16.0, 32: 106.0}
 """Clocks of a quarter of a multiprocessor for 16 x 16 weights, whatever waits for whom."""
 
 
@@ -74,25 +77,26 @@ def microseconds(given: Given, slim: Slim, rates: Rates = RATES) -> float:
     units = ceildiv(ceildiv(k, weights.depth), slim.slices)
     depth = units * weights.depth
     read = slim.rows * depth * size + slim.tokens * depth * max(2.0, weights.bits / 8)
-    fetch = max(rounds * read / rates.block, blocks * read / rates.l2, above * slim.rows * k * size / rates.memory)
+    fetch = max(rounds * read / rates.block, above * slim.rows * k * size / rates.memory)
+    # Parts of float32 take six products of half the depth.
+    apart, many = (rates.split * slim.tokens / 8, 6) if weights.bits == 32 else (0.0, 1)
     if slim.wide:
         step, high, token = rates.wide
-        jobs = slim.tiles * weights.groups
-        per = step + jobs * (high * (1.0 if weights.bits == 4 else 1.15) + token * slim.tokens)
+        per = step + slim.tiles * weights.groups * (high + token * slim.tokens)
         if slim.turns:
-            per *= rates.pairs
+            per *= rates.turns
+        products = slim.tokens / 8 * 4
     else:
         step, matrix = rates.warp
-        per = step + slim.tiles * (WIDENED[weights.bits] + matrix * slim.tokens / 8 * weights.depth / 128)
-    # A warpgroup's instruction has twice the rate of a warp's. Parts of float32 are six of half the depth.
-    products = slim.tokens / 8 * (4 if slim.wide else 48 if weights.bits == 32 else 8)
-    issued = slim.rows * depth / 256 * (ISSUED[weights.bits] + products) / 4
+        each = WIDENED[weights.bits] + many * matrix * slim.tokens / 8 * weights.depth / 128
+        per = step + slim.tiles * each + apart
+        products = slim.tokens / 8 * rates.matrix * many
+    issued = slim.rows * depth / 256 * (ISSUED[weights.bits] + products) / 4 + slim.across * units * apart / 4
     busy = rounds * max(ceildiv(units, slim.along) * per, issued) / rates.clock
     total = max(fetch, busy) + rates.overlap * min(fetch, busy) + rates.start + rates.turn * (rounds - 1)
     if slim.slices > 1:
         total += rates.slices + 4 * blocks * slim.rows * slim.tokens / rates.sums
-    # Four warps for eight tokens wait for each other for little.
-    return total * 1.06 if slim.wide and slim.tokens == 8 else total
+    return total
 
 
 TEAMS = (
