@@ -503,8 +503,8 @@ def slim_matmul(
     """C (m, n) = f(A (m, k) W + bias), with rows of A and C in one piece; strides are in elements.
 
     W is packed, or of 16 or 32 bits with `step_w` from one of its columns to the next and K in one piece. Rows of A,
-    and columns of such a W, are units of 16 bytes. `quads`: C takes four elements at a time. `work` has room for the sums
-    of all slices, and `counters` a zero for each block of rows and tokens.
+    and columns of such a W, are units of 16 bytes. `quads`: C takes four elements at a time. `work` has room for the
+    sums of all slices, and `counters` a zero for each block of rows and tokens.
     """
     nv, dtype = fx.nvgpu, a.dtype
     view = fx.make_view(fx.get_iter(a), fx.make_layout((m, k), (step_a, 1)))
