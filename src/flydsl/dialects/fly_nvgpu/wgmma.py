@@ -16,6 +16,8 @@ from xdsl.printer import Printer
 
 from ... import layout as L
 from ...errors import LayoutError
+from ...ir.arith import AddiOp
+from ...ir.builder import Builder
 from ...ir.enums import AddressSpace
 from ...layout import Layout, Swizzle
 from ..fly.atoms import AtomEmulation, AtomLowering, MmaOpType, Operand, parse_mma_types, parse_mnk, print_mma
@@ -272,8 +274,32 @@ def descriptor(low: AtomLowering, at: Operand, major: str) -> SSAValue:
     assert isinstance(layout, Layout)
     width = swizzle_width(at.data.swizzle, "wgmma")
     lbo, sbo = descriptor_fields(layout, reg.bit_width(at.data.elem), width, major)
-    constant = _CODES[width] << 62 | (sbo >> 4) << 32 | (lbo >> 4) << 16
     b = low.b
-    address = b.pure(llvm.PtrToIntOp, (reg.pointer_value(low, at, swizzled=False),), i32, {})
+    address, ahead = _address(b, reg.pointer_value(low, at, swizzled=False))
     field = b.int_binary("shrui", b.int_binary("andi", address, b.i32(0x3FFFF)), b.i32(4))
-    return b.int_binary("ori", b.cast("extui", field, i64), b.const(constant, i64))
+    # What instructions of a stage differ by is added to a word that they have in common.
+    word = b.int_binary("addi", b.int_binary("ori", field, b.i32((lbo >> 4) << 16)), b.i32(ahead >> 4))
+    return b.int_binary("ori", b.cast("extui", word, i64), b.const(_CODES[width] << 62 | (sbo >> 4) << 32, i64))
+
+
+def _address(b: Builder, pointer: SSAValue) -> tuple[SSAValue, int]:
+    """Where a pointer is in shared memory: a part that is computed, and bytes behind it, a multiple of 16."""
+    moved = pointer.owner
+    if not isinstance(moved, llvm.GEPOp) or len(moved.operands) != 2 or moved.operands[1].type != i32:
+        return b.pure(llvm.PtrToIntOp, (pointer,), i32, {}), 0
+    size = reg.bit_width(moved.elem_type) // 8
+    known, terms, pending = 0, list[SSAValue](), [moved.operands[1]]
+    while pending:
+        term = pending.pop()
+        constant = b.const_of.get(term)
+        if constant is not None:
+            known += cast(int, constant)
+        elif isinstance(term.owner, AddiOp):
+            pending += reversed(term.owner.operands)
+        else:
+            terms.append(term)
+    ahead = max(0, known * size // 16 * 16)
+    address = b.pure(llvm.PtrToIntOp, (moved.ptr,), i32, {})
+    for term in terms:
+        address = b.int_binary("addi", address, b.int_binary("muli", term, b.i32(size)))
+    return b.int_binary("addi", address, b.i32(known * size - ahead)), ahead
