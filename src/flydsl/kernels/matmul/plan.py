@@ -194,7 +194,7 @@ def plan(given: Problem, tile: Tile, rates: Rates = RATES) -> Plan | None:
     outside = rates.outside * (tile.m + tile.n - inside)
     depth = stages(tile)
     step = max(products, feed, rates.latency / depth, 60.0 * copies, outside) + rates.step / tile.consumers
-    if given.promote and tile.m > 64:
+    if given.promote and tile.m > 64 and tile.two_sets:
         step += 0.15 * feed  # they get in each other's way
     body = mine * step
 
@@ -232,10 +232,10 @@ def promoted(given: Problem, tile: Tile, products: float) -> float:
         # Narrow instructions have the tensor cores wait for shared memory; each 64 rows have factors of their own.
         slower = (1.25 if tile.n < 128 else 1.0) * (1.35 if given.blocked and tile.rows > 64 else 1.0)
         return products * slower + (2.25 if given.blocked else 0.6) * tile.accumulators
-    if tile.consumers == 3 or tile.in_order:
-        return products + (4.0 if given.blocked else 0.5) * tile.accumulators
-    if tile.consumers == 2 and not tile.pingpong:
-        return products + (3.8 if given.blocked else 1.15) * tile.accumulators
+    if tile.in_order:
+        return products + (1.4 if tile.n % 64 == 0 else 2.4) * tile.accumulators
+    if tile.consumers > 1 and not tile.pingpong:
+        return products + ((5.7 if tile.consumers == 3 else 4.6) if given.blocked else 2.1) * tile.accumulators
     return products * 1.1 + 3 * tile.accumulators
 
 

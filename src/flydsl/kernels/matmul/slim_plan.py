@@ -3,7 +3,7 @@
 Times are in microseconds. A block's bytes come no faster than a multiprocessor takes them, and the weights no faster
 than memory gives them. Beside that, teams of warps work through their steps along K: what one step takes is mostly
 waiting, for barriers, shared memory and the end of the products, so that more teams are faster. The constants were
-fitted to 219 times of 29 shapes on an H200 (`benchmarks/h200_quantized.py`).
+fitted to 203 times of 25 shapes on an H200 (`benchmarks/h200_quantized.py`).
 """
 
 from __future__ import annotations
@@ -20,36 +20,38 @@ class Rates(NamedTuple):
 
     clock: float = 1650.0
     """Clocks of a microsecond."""
-    memory: float = 4.6e6
+    memory: float = 4.44e6
     """Bytes of a microsecond."""
-    block: float = 1.57e5
+    block: float = 1.24e5
     """Bytes that a multiprocessor takes."""
-    start: float = 2.98
+    start: float = 2.81
     """Launch, barriers, the first stage's way, and results."""
-    turn: float = 3.24
+    turn: float = 2.56
     """The same for blocks behind others."""
-    slices: float = 0.5
+    slices: float = 1.72
     """From the last slice's sums to the news of them."""
     sums: float = 1.8e6
     """Bytes of slices' sums."""
-    overlap: float = 0.47
+    parts: float = 2.6e4
+    """Sums of warps along K that a block adds up in a microsecond."""
+    overlap: float = 0.434
     """How much of the shorter of fetching and multiplying comes on top of the longer."""
-    wide: tuple[float, float, float] = (351.0, 331.0, 1.9)
+    wide: tuple[float, float, float] = (253.0, 302.0, 2.18)
     """Clocks of a step of four warps, for each 64 rows of it, and for each of their tokens."""
-    turns: float = 0.71
+    turns: float = 0.784
     """How much of it is left where one group is widened while another is multiplied."""
-    warp: tuple[float, float] = (199.0, 13.8)
+    warp: tuple[float, float] = (192.0, 9.9)
     """Clocks of a step of a warp, and for each 16 x 8 of its sums and 128 elements along K."""
-    matrix: float = 5.0
+    matrix: float = 3.83
     """Clocks of a quarter of a multiprocessor for a warp's instruction; a warpgroup's has a higher rate."""
-    split: float = 154.0
+    split: float = 160.0
     """Clocks for taking 8 tokens of float32 apart, 32 elements each: every warp does that for itself."""
 
 
 RATES = Rates()
-WIDENED = {4: 67.0, 8: 27.0, 16: 5.0, 32: 115.0}
+WIDENED = {4: 77.5, 8: 31.8, 16: 5.0, 32: 240.0}
 """Clocks of a warp for 16 rows of a step."""
-ISSUED = {4: 11.0, 8: 16.0, 16: 16.0, 32: 106.0}
+ISSUED = {4: 6.62, 8: 14.3, 16: 4.24, 32: 115.0}
 """Clocks of a quarter of a multiprocessor for 16 x 16 weights, whatever waits for whom."""
 
 
@@ -94,6 +96,7 @@ def microseconds(given: Given, slim: Slim, rates: Rates = RATES) -> float:
     issued = slim.rows * depth / 256 * (ISSUED[weights.bits] + products) / 4 + slim.across * units * apart / 4
     busy = rounds * max(ceildiv(units, slim.along) * per, issued) / rates.clock
     total = max(fetch, busy) + rates.overlap * min(fetch, busy) + rates.start + rates.turn * (rounds - 1)
+    total += rounds * slim.along * slim.tokens * slim.rows / rates.parts
     if slim.slices > 1:
         total += rates.slices + 4 * blocks * slim.rows * slim.tokens / rates.sums
     return total
@@ -113,8 +116,12 @@ def cuts(m: int, weights: Weights) -> Iterator[Slim]:
     """All that are worth a look, but for slices."""
     sizes = (8, 16, 24, 32, 48, 64)
     enough = next((t for t in sizes if t >= m), sizes[-1])
-    for tokens in sizes[: sizes.index(enough) + 1]:
+    # Numbers of 32 bits come from memory once.
+    least = sizes.index(enough) if weights.bits == 32 else 0
+    for tokens in sizes[least : sizes.index(enough) + 1]:
         for rows, across, along, wide, turns in TEAMS:
+            if weights.packed and tokens > 32 and not wide:
+                continue  # four warps' instruction has twice the rate
             slim = deepest(Slim(rows, tokens, across, along, 1, 1, wide, turns), weights)
             if problem(slim, weights) is None and slim.stages >= 2:
                 yield slim
