@@ -19,6 +19,7 @@ from ...errors import LayoutError
 from ...ir.arith import AddiOp
 from ...ir.builder import Builder
 from ...ir.enums import AddressSpace
+from ...ir.types import dense_ints
 from ...layout import Layout, Swizzle
 from ..fly.atoms import AtomEmulation, AtomLowering, MmaOpType, Operand, parse_mma_types, parse_mnk, print_mma
 from ..upstream import llvm
@@ -284,22 +285,26 @@ def descriptor(low: AtomLowering, at: Operand, major: str) -> SSAValue:
 
 def _address(b: Builder, pointer: SSAValue) -> tuple[SSAValue, int]:
     """Where a pointer is in shared memory: a part that is computed, and bytes behind it, a multiple of 16."""
-    moved = pointer.owner
-    if not isinstance(moved, llvm.GEPOp) or len(moved.operands) != 2 or moved.operands[1].type != i32:
-        return b.pure(llvm.PtrToIntOp, (pointer,), i32, {}), 0
-    size = reg.bit_width(moved.elem_type) // 8
-    known, terms, pending = 0, list[SSAValue](), [moved.operands[1]]
-    while pending:
-        term = pending.pop()
-        constant = b.const_of.get(term)
-        if constant is not None:
-            known += cast(int, constant)
-        elif isinstance(term.owner, AddiOp):
-            pending += reversed(term.owner.operands)
-        else:
-            terms.append(term)
-    ahead = max(0, known * size // 16 * 16)
-    address = b.pure(llvm.PtrToIntOp, (moved.ptr,), i32, {})
-    for term in terms:
+    known, terms = 0, list[tuple[SSAValue, int]]()
+    while isinstance(moved := pointer.owner, llvm.GEPOp):
+        indices, size = dense_ints(moved.rawConstantIndices), reg.bit_width(moved.elem_type) // 8
+        if len(indices) != 1 or any(x.type != i32 for x in moved.ssa_indices):
+            break
+        if not moved.ssa_indices:
+            known += indices[0] * size
+        pending = list(moved.ssa_indices)
+        while pending:
+            term = pending.pop()
+            constant = b.const_of.get(term)
+            if constant is not None:
+                known += cast(int, constant) * size
+            elif isinstance(term.owner, AddiOp):
+                pending += reversed(term.owner.operands)
+            else:
+                terms.append((term, size))
+        pointer = moved.ptr
+    address = b.pure(llvm.PtrToIntOp, (pointer,), i32, {})
+    for term, size in terms:
         address = b.int_binary("addi", address, b.int_binary("muli", term, b.i32(size)))
-    return b.int_binary("addi", address, b.i32(known * size - ahead)), ahead
+    ahead = max(0, known // 16 * 16)
+    return b.int_binary("addi", address, b.i32(known - ahead)), ahead
