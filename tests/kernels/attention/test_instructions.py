@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 import torch
@@ -11,8 +9,6 @@ import torch
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLValueError
-from flydsl.kernels.matmul.hopper import hopper
-from flydsl.kernels.matmul.tile import Form, Tile
 
 
 @flyc.kernel
@@ -59,16 +55,3 @@ def test_packed_conversions_saturate(dtype: torch.dtype, most: float, rng: np.ra
     torch.testing.assert_close(y.float(), x.clamp(-most, most).to(dtype).float(), rtol=0, atol=0, equal_nan=True)
     with pytest.raises(DSLValueError, match="sm_80"):
         flyc.compile(to_bytes, x, y, target="cuda:sm_80")
-
-
-def test_products_of_a_stage_share_their_descriptors():
-    """They differ by what is known, 32 bytes along K: an address is put into one once, not for each of them."""
-    x, y = (torch.zeros(64, 256).to(torch.float8_e4m3fn) for _ in range(2))
-    c = torch.zeros(64, 64)
-    text = flyc.compile(
-        hopper, x, y, c, None, None, None, None, None, 64, 64, 256, 1, 256, 0, 256, 0, 64, 0, 1, 1,
-        Tile(64, 64, 1), Form("k", "k", "pairs"), target="cuda:sm_90a",
-    ).artifact.binary("ptx").decode()  # fmt: skip
-    assert text.count("wgmma.mma_async") == 4
-    # Here even those of both operands: one shift, and what differs is added.
-    assert len(re.findall(r"(?:shr\.u\d+|bfe\.u\d+) \t%\w+, %\w+, 4[;,]", text)) == 1

@@ -16,10 +16,7 @@ from xdsl.printer import Printer
 
 from ... import layout as L
 from ...errors import LayoutError
-from ...ir.arith import AddiOp
-from ...ir.builder import Builder
 from ...ir.enums import AddressSpace
-from ...ir.types import dense_ints
 from ...layout import Layout, Swizzle
 from ..fly.atoms import AtomEmulation, AtomLowering, MmaOpType, Operand, parse_mma_types, parse_mnk, print_mma
 from ..upstream import llvm
@@ -275,36 +272,8 @@ def descriptor(low: AtomLowering, at: Operand, major: str) -> SSAValue:
     assert isinstance(layout, Layout)
     width = swizzle_width(at.data.swizzle, "wgmma")
     lbo, sbo = descriptor_fields(layout, reg.bit_width(at.data.elem), width, major)
+    constant = _CODES[width] << 62 | (sbo >> 4) << 32 | (lbo >> 4) << 16
     b = low.b
-    address, ahead = _address(b, reg.pointer_value(low, at, swizzled=False))
+    address = b.pure(llvm.PtrToIntOp, (reg.pointer_value(low, at, swizzled=False),), i32, {})
     field = b.int_binary("shrui", b.int_binary("andi", address, b.i32(0x3FFFF)), b.i32(4))
-    # What instructions of a stage differ by is added to a word that they have in common.
-    word = b.int_binary("addi", b.int_binary("ori", field, b.i32((lbo >> 4) << 16)), b.i32(ahead >> 4))
-    return b.int_binary("ori", b.cast("extui", word, i64), b.const(_CODES[width] << 62 | (sbo >> 4) << 32, i64))
-
-
-def _address(b: Builder, pointer: SSAValue) -> tuple[SSAValue, int]:
-    """Where a pointer is in shared memory: a part that is computed, and bytes behind it, a multiple of 16."""
-    known, terms = 0, list[tuple[SSAValue, int]]()
-    while isinstance(moved := pointer.owner, llvm.GEPOp):
-        indices, size = dense_ints(moved.rawConstantIndices), reg.bit_width(moved.elem_type) // 8
-        if len(indices) != 1 or any(x.type != i32 for x in moved.ssa_indices):
-            break
-        if not moved.ssa_indices:
-            known += indices[0] * size
-        pending = list(moved.ssa_indices)
-        while pending:
-            term = pending.pop()
-            constant = b.const_of.get(term)
-            if constant is not None:
-                known += cast(int, constant) * size
-            elif isinstance(term.owner, AddiOp):
-                pending += reversed(term.owner.operands)
-            else:
-                terms.append((term, size))
-        pointer = moved.ptr
-    address = b.pure(llvm.PtrToIntOp, (pointer,), i32, {})
-    for term, size in terms:
-        address = b.int_binary("addi", address, b.int_binary("muli", term, b.i32(size)))
-    ahead = max(0, known // 16 * 16)
-    return b.int_binary("addi", address, b.i32(known - ahead)), ahead
+    return b.int_binary("ori", b.cast("extui", field, i64), b.const(constant, i64))
