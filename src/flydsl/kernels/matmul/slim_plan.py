@@ -120,8 +120,8 @@ def cuts(m: int, weights: Weights) -> Iterator[Slim]:
     least = sizes.index(enough) if weights.bits == 32 else 0
     for tokens in sizes[least : sizes.index(enough) + 1]:
         for rows, across, along, wide, turns in TEAMS:
-            if weights.packed and tokens > 32 and not wide:
-                continue  # four warps' instruction has twice the rate
+            if weights.packed and not wide and tokens * across > 64:
+                continue  # all warps across read the tokens, and four warps' instruction has twice the rate
             slim = deepest(Slim(rows, tokens, across, along, 1, 1, wide, turns), weights)
             if problem(slim, weights) is None and slim.stages >= 2:
                 yield slim
