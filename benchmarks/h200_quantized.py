@@ -75,7 +75,7 @@ def chosen(case: Case, most: int) -> list[Slim]:
 
 def name(slim: Slim) -> str:
     words = [f"{slim.rows}x{slim.tokens}", f"{slim.across}/{slim.along}", f"st{slim.stages}"]
-    words += [f"d{slim.deep}"] if slim.deep > 1 else []
+    words += ["turns"] if slim.turns else []
     return " ".join([*words, *(["wide"] if slim.wide else []), *([f"s{slim.slices}"] if slim.slices > 1 else [])])
 
 

@@ -51,11 +51,11 @@ def test_bits(precision: str, bits: int, rng: np.random.Generator, device: str):
         # Two operands lose so many bits; sums are f32.
         allowed = terms * (2 * 2.0**-bits + (k + 8) * 2.0**-22)
         assert ((c.double() - exact).abs() <= allowed).all()
-    if precision == "tf32x3":
-        a[3, 4] = float("inf")
-        b[4, :3] = torch.tensor([1.0, -2.0, 0.0])
-        row = matmul(a, b, precision=precision)[3]
-        assert row[0] == float("inf") and row[1] == -float("inf") and row[2].isnan()
+        if precision == "tf32x3":
+            a[3, 4] = float("inf")
+            b[4, :3] = torch.tensor([1.0, -2.0, 0.0])
+            row = matmul(a, b, precision=precision)[3]
+            assert row[0] == float("inf") and row[1] == -float("inf") and row[2].isnan()
 
 
 def nearest(x: torch.Tensor, dtype) -> torch.Tensor:

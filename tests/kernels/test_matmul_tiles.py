@@ -183,6 +183,15 @@ def test_fp8_scales_of_blocks_in_checked_mode(rng: np.random.Generator, emulate,
     bound(matmul(a, b.T, scale_a=scale_a, scale_b=scale_b, out_dtype="float32"), left, right)
 
 
+def test_products_under_way_in_a_cluster_in_checked_mode(rng: np.random.Generator, emulate, monkeypatch):
+    """What a product still reads beside one that is done is its own block's, also in the second one of a cluster."""
+    emulate("sm_90a")
+    monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
+    tile, form = Tile(64, 16, 1, splits=2), Form("k", "k", "pairs", promote=True)
+    c, _, a, b = product(40, 16, 768, tile, form, torch.float8_e4m3fn, torch.float32, rng, "cpu")
+    bound(c, a, b, sums=2.0**-12)
+
+
 IN_PARTS = [
     (Tile(128, 64), 5),
     (Tile(64, 128, 1, cluster=2), 4),
@@ -190,6 +199,8 @@ IN_PARTS = [
     (Tile(128, 64, slices=3), 7),  # 3, 3 and 1 steps
     (Tile(64, 64, 1, splits=2), 3),
     (Tile(128, 128, pingpong=True), 1),
+    (Tile(192, 128, 3), 3),
+    (Tile(256, 128, cluster=2), 2),
 ]
 
 

@@ -69,8 +69,10 @@ CUTS = [
     (Slim(128, 16, 4, 1, 2), Weights(8, 128), BF16),
     (Slim(64, 8, 4, 2, 2, 3, True), Weights(4, 32), BF16),
     (Slim(128, 8, 4, 1, 3, 1, True), Weights(8, 256), F16),
-    (Slim(64, 8, 4, 1, 2, 1, True, 2), Weights(4, 128), F16),
+    (Slim(64, 8, 4, 1, 2, 1, True, True), Weights(4, 128), F16),
+    (Slim(64, 8, 4, 2, 2, 2, True, True), Weights(8, 64), BF16),
     (Slim(64, 16, 4, 2, 2, 2), Weights(16), BF16),
+    (Slim(64, 8, 2, 2, 2, 2), Weights(32), torch.float32),
 ]
 
 
@@ -97,7 +99,7 @@ def test_nothing_to_report_in_checked_mode(rng: np.random.Generator, emulate, mo
     """No races between who fetches and who multiplies, or between blocks, and no read of what is not there."""
     emulate("sm_90a")
     monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
-    test_cuts(Slim(128, 8, 8, 1, 2, 2, True), Weights(4, 128), BF16, rng, "cpu")
+    test_cuts(Slim(64, 8, 4, 1, 2, 2, True, True), Weights(4, 128), BF16, rng, "cpu")
     test_cuts(Slim(64, 8, 4, 2, 2), Weights(8, 128), BF16, rng, "cpu")
 
 
@@ -174,5 +176,5 @@ def test_the_rule_finds_a_cut_for_all(rng: np.random.Generator):
         form = Weights(*[(4, 32, "float32"), (4, 128), (8, 512), (16,)][rng.integers(4)])
         given = Given(m, n, k, form, int(rng.integers(1, 200)))
         assert problem(best(given), form) is None
-        assert all(x.slices == 1 or x.slices * x.units <= -(-k // form.depth) for x in candidates(given))
+        assert all(x.slices == 1 or x.slices * x.along <= -(-k // form.depth) for x in candidates(given))
     assert deepest(Slim(64, 8, 1, 8, 1), Weights(4, 128)).stages > 2

@@ -96,11 +96,14 @@ def pend() -> Routine:
             history.keep(r, cell, place, left, bits)
         r.store("i64", r["mark"], cell, place * 8, 8)
         r.store("i16", r["line"].to("i16"), cell, place * 2 + LINES, 2)
-        others = r.load("i32", cell, HOW, 4).to("i64") & ~(
-            (r.number(1) << (place + 16)) | (r.number(15) << (place * 4))
-        )
-        r.store("i32", (others | (rank << (place * 4))).to("i32"), cell, HOW, 4)
+        _note_rank(r, cell, place, rank)
     return r
+
+
+def _note_rank(r: Routine, cell: Value, place: Value, rank: Value) -> None:
+    """Whose mark is at a place of a cell: that of a thread of block `rank` of the cluster, not atomic."""
+    others = r.load("i32", cell, HOW, 4).to("i64") & ~((r.number(1) << (place + 16)) | (r.number(15) << (place * 4)))
+    r.store("i32", (others | (rank << (place * 4))).to("i32"), cell, HOW, 4)
 
 
 def _goes_on(r: Routine, entries: Value, count: Value) -> Value:
@@ -157,6 +160,7 @@ def settle() -> Routine:
         r.either(done, finish, keep)
     r.store("i64", kept.get(), shadow, PENDING_COUNT)
     with r.when(reading):
+        rank = r.load("i64", r["state"], RANK)
         with r.loop(kept.get()) as i:
             entry = r.at(entries, i * ENTRY)
             kind, who, _, offset, size = (r.load("i64", entry, 8 * k) for k in range(5))
@@ -167,6 +171,7 @@ def settle() -> Routine:
                     with r.when(history.exact(r) & left.is_not(0)):
                         history.keep(r, cell, r.number(READ + 1), left, r.load("i64", shadow, WARP_BITS))
                     r.store("i64", mark_of(r, who, NEVER), cell, 8 * (READ + 1), 8)
+                    _note_rank(r, cell, r.number(READ + 1), rank)
     return r
 
 

@@ -11,12 +11,11 @@ from .amd.weights import PreshuffledWeight, matrix_of
 from .arrays import Array, HostArray, in_line, is_torch, packed
 from .operands import UNIT, Extra, Matrix, Run, Target, left, result_form, right, scale_form
 from .pack import PARTS, Packing
-from .plan import Problem, best
+from .plan import Problem, best, rates_of
 from .request import FNUZ, FP8, Request
 from .slim import HIGH, Weights
-from .slim_plan import Given
+from .slim_plan import Given, microseconds
 from .slim_plan import best as best_slim
-from .slim_plan import microseconds as slim_microseconds
 from .tile import LINE, Form
 from .workspace import scratch
 
@@ -243,26 +242,32 @@ FEW = 32
 
 
 def few_rows(request: Request, out: Array, where: Target) -> Run | None:
-    """`slim_kernel` or `thin_kernel`, for few rows of 16-bit types and a B whose columns are in one piece each."""
+    """`slim_kernel` or `thin_kernel`, for few rows of 16-bit types, or of float32 in parts; columns of B are in one
+    piece each."""
     a, b, m, n, k = request.a, request.b, request.m, request.n, request.k
-    if not where.hopper or not 0 < m <= FEW or not k or request.batched or request.invariant or a.itemsize != 2:
+    thrice = request.precision == "tf32x3"
+    if not where.hopper or not m or not k or request.batched or request.invariant:
+        return None
+    if not thrice and (m > FEW or a.itemsize != 2):
         return None
     if (request.scale_a, request.scale_b, request.scale_out) != (None, None, None) or (n > 1 and out.strides[1] != 1):
         return None
     form_a, form_b = (engine_form(x, k, 1, array) for x, array in ((left(request), a), (right(request), b)))
     if form_a is None or form_b is None or (form_a[0], form_b[0]) != ("k", "k"):
         return None
-    weights = Weights(16)
+    weights = Weights(8 * a.itemsize)
     given = Given(m, n, k, weights, where.processors)
     slim = best_slim(given)
-    if m > thin.MOST and n > HIGH * where.processors:
+    if thrice and microseconds(given, slim) > packed_microseconds(request, where):
+        return None
+    if not thrice and m > thin.MOST and n > HIGH * where.processors:
         return None  # several rounds of blocks: larger tiles are faster
     step_c = out.strides[0] if m > 1 else -(-n // 8) * 8
     if step_c <= 0:
         return None
     quads = n % 4 == 0 and step_c % 4 == 0 and out.address % (4 * out.itemsize) == 0
     extents = m, n, k, form_a[1], form_b[1], step_c
-    if m <= thin.MOST and thin.microseconds(m, n, k) < slim_microseconds(given, slim):
+    if not thrice and m <= thin.MOST and thin.microseconds(m, n, k) < microseconds(given, slim):
         return run_thin((*extents, thin.choose(m, n, k, where.processors), request.activation, quads))
     numbers = *extents, slim, weights, request.activation, quads
     blocks = -(-n // slim.rows) * -(-m // slim.tokens)
@@ -306,6 +311,15 @@ def run_thin(numbers: tuple[int, int, int, int, int, int, thin.Thin, str, bool])
         thin_matmul(a, b, c, bias, *numbers, *more)
 
     return run
+
+
+def packed_microseconds(request: Request, where: Target) -> float:
+    """What float32 in parts takes where the parts are packed first: one number is read, three are written."""
+    m, n, k, count = request.m, request.n, request.k, PARTS["left"]
+    given = Problem(m, n, count * k, 1, 32, 4, "k", "k", True, where.processors)
+    moved = 4 * (1 + count) * (m + n) * k
+    rates = rates_of(given.bits)
+    return (best(given).clocks / rates.clock + moved / rates.memory) * 1e6
 
 
 def rowwise(request: Request, out: Array) -> bool:

@@ -27,17 +27,8 @@ import flydsl.expr as fx
 
 from .groups import Group, count_tiles, first_group, group_at
 from .hopper_out import Out, store_by_engine, store_by_threads, store_pieces, swizzle
-from .hopper_sums import (
-    add_step,
-    add_sums,
-    collect_sums,
-    fetch_scales,
-    leave_sums,
-    put_sums,
-    scale_counts,
-    share_out,
-    wait_for_slices,
-)
+from .hopper_promote import Ring, Turns, release, sum_class, sum_once, sum_twice
+from .hopper_sums import add_sums, collect_sums, leave_sums, put_sums, share_out, wait_for_slices
 from .tile import BARRIER_BYTES, LINE, Form, Tile, fixed_bytes, registers, span, stage_bytes, stages, staging
 
 
@@ -169,14 +160,9 @@ def hopper_kernel(
         total = sum_class(dtype)
         room = work if work is None else fx.recast_iter(total, work)
         acc = fx.make_rmem_tensor(fx.make_layout(((2, 2, tile.n // 8), repeats, 1), ((1, 2, 4), values, 0)), total)
-        grand = other = acc
-        twice = form.promote and tile.two_sets
+        grand = acc
         if fx.const_expr(form.promote):
             grand = fx.make_rmem_tensor(acc.layout, total)
-        if fx.const_expr(twice):
-            other = fx.make_rmem_tensor(acc.layout, total)
-        factors = fx.make_layout(repeats * sum(scale_counts(tile, form)), 1)
-        scales, coming = fx.make_rmem_tensor(factors, fx.Float32), fx.make_rmem_tensor(factors, fx.Float32)
         turn = nv.named_barrier(consumer + 1, 128)
         out = Out(
             c, bias, scale_x, scale_y, store_c, after + BARRIER_BYTES, tile, form, rows, columns, step_c, step_batch,
@@ -202,52 +188,18 @@ def hopper_kernel(
                 mine_next.sync()
             if fx.const_expr(form.promote):
                 grand.fill(0)
-                begin_k = begin + origin
-                if count_k > 0:
-                    fetch_scales(out, scales, row, column, begin_k)
-                    multiply(full[stage], phase, mma, acc, parts_x, parts_y, stage)
-                    before = stage
-                    stage, phase = advance(stage, phase, count)
-                    if fx.const_expr(twice):
-                        # Threads add up one set of sums while the tensor cores fill the other. Factors come in front of
-                        # a step's products, a step before they are needed; behind them they would be in the way.
-                        for pair in range((count_k - 1) // 2):
-                            for second in fx.range_constexpr(2):
-                                ready, held = (other, coming) if second else (acc, scales)
-                                filled, asked = (acc, scales) if second else (other, coming)
-                                fetch_scales(out, asked, row, column, begin_k + pair * 2 + (1 + second))
-                                multiply(full[stage], phase, mma, filled, parts_x, parts_y, stage)
-                                nv.wgmma_wait(1, ready)
-                                release(empty[before], member, tile.cluster, part)
-                                add_step(tile, form, grand, ready, held)
-                                before = stage
-                                stage, phase = advance(stage, phase, count)
-                        if count_k % 2 == 0:
-                            fetch_scales(out, coming, row, column, begin_k + count_k - 1)
-                            multiply(full[stage], phase, mma, other, parts_x, parts_y, stage)
-                            nv.wgmma_wait(1, acc)
-                            release(empty[before], member, tile.cluster, part)
-                            add_step(tile, form, grand, acc, scales)
-                            nv.wgmma_wait(0, other)
-                            release(empty[stage], member, tile.cluster, part)
-                            add_step(tile, form, grand, other, coming)
-                        else:
-                            nv.wgmma_wait(0, acc)
-                            release(empty[before], member, tile.cluster, part)
-                            add_step(tile, form, grand, acc, scales)
-                    else:
-                        for step in range(1, count_k):
-                            fetch_scales(out, coming, row, column, begin_k + step)
-                            nv.wgmma_wait(0, acc)
-                            release(empty[before], member, tile.cluster, part)
-                            add_step(tile, form, grand, acc, scales)
-                            scales.store(coming.load())
-                            multiply(full[stage], phase, mma, acc, parts_x, parts_y, stage)
-                            before = stage
-                            stage, phase = advance(stage, phase, count)
-                        nv.wgmma_wait(0, acc)
-                        release(empty[before], member, tile.cluster, part)
-                        add_step(tile, form, grand, acc, scales)
+                ring = Ring(full, empty, count, base, part)
+                if fx.const_expr(tile.two_sets):
+                    sum_twice(
+                        grand, out, ring, mma, parts_x, parts_y, row, column, begin + origin, count_k, stage, phase
+                    )
+                else:
+                    turns = Turns(mine_next, other_next, consumer == 0)
+                    me = (consumer if teams > 1 else fx.Int32(0)) * 128
+                    sum_once(
+                        grand, out, ring, turns, mma, dtype, me, parts_y, row, column, begin + origin, count_k,
+                        stage, phase,
+                    )  # fmt: skip
             else:
                 acc.fill(0)
                 before = fx.Int32(0)
@@ -453,51 +405,9 @@ def fetch(
         load.load((row + at * line, depth, batch), smem + at * elements, barrier, multicast=mask)
 
 
-def multiply(
-    full: fx.nvgpu.MBarrier,
-    phase: fx.Int32,
-    mma: fx.TiledMma,
-    acc: fx.Tensor,
-    parts_x: fx.Tensor,
-    parts_y: fx.Tensor,
-    stage: fx.Int32,
-) -> None:
-    """The products of a stage once it is there, alone: they replace what `acc` had."""
-    fx.ktrace.range_push("wait full")
-    full.wait(phase)
-    fx.ktrace.range_pop()
-    fx.ktrace.range_push("multiply")
-    for part_k in range(4):
-        now = mma.set_value("accumulate", fx.Int32(0)) if part_k == 0 else mma
-        fx.gemm(now, acc, parts_x[None, None, part_k, stage], parts_y[None, None, part_k, stage], acc)
-    fx.ktrace.range_pop()
-
-
-def advance(stage: fx.Int32, phase: fx.Int32, count: int) -> tuple[fx.Int32, fx.Int32]:
-    """The next stage, and the parity of its barriers."""
-    around = stage == count - 1
-    return around.select(fx.Int32(0), stage + 1), phase ^ fx.Int32(around)
-
-
-@flyc.jit
-def release(barrier: fx.nvgpu.MBarrier, member: fx.Int32, cluster: int, part: fx.Int32):
-    """A warpgroup has read a stage: tell the producers of all blocks that write to it."""
-    if fx.const_expr(cluster == 1):
-        if member == 0:
-            barrier.arrive()
-    else:
-        if member < cluster:
-            barrier.arrive_remote(part * cluster + member)
-
-
 def depth_of(dtype: type[fx.Numeric]) -> int:
     """Elements of a step along K."""
     return LINE * 8 // dtype.width
-
-
-def sum_class(dtype: type[fx.Numeric]) -> type[fx.Numeric]:
-    """What products of a type are summed in."""
-    return fx.Int32 if dtype in (fx.Int8, fx.Uint8) else fx.Float32
 
 
 @flyc.jit

@@ -1,12 +1,11 @@
-"""Sums on their way together: parts of K of a cluster's blocks, slices of K in memory, and 128 products at a time."""
+"""Sums on their way together: parts of K of a cluster's blocks, and slices of K in memory."""
 
 from __future__ import annotations
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from .hopper_out import Out, chunk_layout, corner, store_by_threads
-from .tile import Form, Tile
+from .hopper_out import Out, chunk_layout, store_by_threads
 
 
 def put_sums(acc: fx.Tensor, sums: fx.Pointer, member: fx.Int32, count: int) -> None:
@@ -175,53 +174,4 @@ def share_out(
     depart(counter, out.member, tile.slices)
 
 
-def scale_counts(tile: Tile, form: Form) -> tuple[int, int]:
-    """Factors a thread has of 128 products of 64 rows: of its rows, and of its columns."""
-    return (2 if form.scale_x == "line" else 1), (tile.n // 4 if form.scale_y == "line" else 1)
-
-
-def fetch_scales(out: Out, held: fx.Tensor, row: fx.Int32, column: fx.Int32, step: fx.Int32) -> None:
-    """The factors of a step's 128 products, for each 64 rows of a consumer; of sums that are not stored, any."""
-    tile, form = out.tile, out.form
-    if not form.blocked:
-        return
-    assert out.scale_x is not None and out.scale_y is not None
-    lane = out.member % 32
-    of_rows, of_columns = scale_counts(tile, form)
-    for r in range(tile.rows // 64):
-        top, left = corner(out, row, column, r)
-        first = r * (of_rows + of_columns)
-        if form.scale_x == "line":
-            for v in range(2):
-                at = top + out.member // 32 * 16 + lane // 4 + 8 * v
-                held[first + v] = out.scale_x[fx.min(at, out.rows - 1), step]
-        else:
-            held[first] = out.scale_x[fx.min(top, out.rows - 1) // 128, step]
-        first = first + of_rows
-        if form.scale_y == "line":
-            for i in range(tile.n // 4):
-                at = left + lane % 4 * 2 + 8 * (i // 2) + i % 2
-                held[first + i] = out.scale_y[fx.min(at, out.columns - 1), step]
-        else:
-            held[first] = out.scale_y[fx.min(left, out.columns - 1) // 128, step]
-
-
-def add_step(tile: Tile, form: Form, grand: fx.Tensor, acc: fx.Tensor, held: fx.Tensor) -> None:
-    """The sums of some products, with their factors, to those of all."""
-    if not form.blocked:
-        grand.store(grand.load() + acc.load())
-        return
-    of_rows, of_columns = scale_counts(tile, form)
-    for r in range(tile.rows // 64):
-        first = r * (of_rows + of_columns)
-        for i in range(tile.n // 2):
-            j, v, e = i // 4, i // 2 % 2, i % 2
-            factor = held[first + min(v, of_rows - 1)] * held[first + of_rows + min(2 * j + e, of_columns - 1)]
-            at = r * (tile.n // 2) + i
-            grand[at] = fx.fma(acc[at], factor, grand[at])
-
-
-__all__ = [
-    "add_step", "add_sums", "collect_sums", "fetch_scales", "leave_sums", "put_sums", "scale_counts", "share_out",
-    "wait_for_slices",
-]  # fmt: skip
+__all__ = ["add_sums", "collect_sums", "leave_sums", "put_sums", "share_out", "wait_for_slices"]

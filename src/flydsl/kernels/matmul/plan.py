@@ -62,6 +62,16 @@ class Rates(NamedTuple):
 
 
 RATES = Rates()
+OTHERS = Rates(
+    clock=1.53e9, l2_alone=59.2, ragged=1.94, memory=4.12e12, overlap=8.0, products=0.933, shared=0.145, crowding=32.0,
+    step=56.8, latency=2838.0, start=2915.0, cluster=1367.0, store=55.4, turns=1.0, peer=15.95, gather=48.0, outside=1.0,
+    slices=4098.0, news=5000.0,
+)  # fmt: skip
+"""For operands of 8 and 32 bits, which were fitted at another time."""
+
+
+def rates_of(bits: int) -> Rates:
+    return RATES if bits == 16 else OTHERS
 
 
 class Problem(NamedTuple):
@@ -155,8 +165,9 @@ def operands(given: Problem, swap: bool) -> tuple[int, int, str, str]:
     return given.m, given.n, given.a_major, given.b_major
 
 
-def plan(given: Problem, tile: Tile, rates: Rates = RATES) -> Plan | None:
+def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     """What the model says of a tile; None where it cannot be used."""
+    rates = rates or rates_of(given.bits)
     rows, columns, x_major, y_major = operands(given, tile.swap)
     bk = LINE * 8 // given.bits
     high = tile.cluster if tile.shares == "y" else 1
@@ -172,7 +183,7 @@ def plan(given: Problem, tile: Tile, rates: Rates = RATES) -> Plan | None:
         return None
     if tile.cluster > 1 and "mn" in (x_major, y_major) and problem(tile, x_major, y_major) is not None:
         return None
-    if given.promote and tile.accumulators > (48 if tile.consumers == 3 else 96):
+    if given.promote and not tile.promotes:
         return None
     if given.blocked and (tile.n > 64 if tile.swap else 128 % tile.n):
         return None
@@ -202,7 +213,7 @@ def plan(given: Problem, tile: Tile, rates: Rates = RATES) -> Plan | None:
     near = rates.crowding
     together = (products**near + feed**near) ** (1 / near)
     step = max(together, rates.latency / depth, 60.0 * copies) + rates.step / tile.consumers + outside
-    if given.promote and tile.m > 64:
+    if given.promote and tile.m > 64 and tile.two_sets:
         step += 0.15 * feed  # they get in each other's way
     body = mine * step
 
@@ -239,12 +250,16 @@ def plan(given: Problem, tile: Tile, rates: Rates = RATES) -> Plan | None:
 
 
 def promoted(given: Problem, tile: Tile, products: float) -> float:
-    """Clocks of a step whose sums threads add up: hidden, but not quite, where there are two sets of sums."""
-    if not tile.two_sets:
-        return products * 1.1 + 3 * tile.accumulators
-    # Narrow instructions have the tensor cores wait for shared memory; each 64 rows have factors of their own.
-    slower = (1.25 if tile.n < 128 else 1.0) * (1.35 if given.blocked and tile.rows > 64 else 1.0)
-    return products * slower + (2.25 if given.blocked else 1.75) * tile.accumulators
+    """Clocks of a step whose sums threads add up: hidden, but not quite."""
+    if tile.two_sets:
+        # Narrow instructions have the tensor cores wait for shared memory; each 64 rows have factors of their own.
+        slower = (1.25 if tile.n < 128 else 1.0) * (1.35 if given.blocked and tile.rows > 64 else 1.0)
+        return products * slower + (2.25 if given.blocked else 0.6) * tile.accumulators
+    if tile.in_order:
+        return products + (1.4 if tile.n % 64 == 0 else 2.4) * tile.accumulators
+    if tile.consumers > 1 and not tile.pingpong:
+        return products + ((5.7 if tile.consumers == 3 else 4.6) if given.blocked else 2.1) * tile.accumulators
+    return products * 1.1 + 3 * tile.accumulators
 
 
 def candidates(given: Problem) -> list[Plan]:
@@ -328,4 +343,5 @@ __all__ = [
     "candidates_in_groups",
     "operands",
     "plan",
+    "rates_of",
 ]

@@ -21,7 +21,10 @@ BARRIER_BYTES = 256
 
 
 class Weights(NamedTuple):
-    """How weights lie: 4 or 8 bits in packed blocks with a scale for `group` elements along K, or 16 bits in rows."""
+    """How weights lie: 4 or 8 bits in packed blocks with a scale for `group` elements along K; 16 or 32 bits in rows.
+
+    Those of 32 bits, and the tokens with them, are multiplied as two numbers of 11 bits each.
+    """
 
     bits: int
     group: int = 0
@@ -47,9 +50,19 @@ class Weights(NamedTuple):
         return HIGH * DEEP * self.bits // 8 + self.scale_bytes
 
     @property
+    def line(self) -> int:
+        """Elements of a token in a line of 128 bytes."""
+        return LINE // 2 if self.bits == 32 else LINE
+
+    @property
+    def lines(self) -> int:
+        """Lines of a token that a warp takes from a stage."""
+        return DEEP // LINE if self.packed else 1
+
+    @property
     def depth(self) -> int:
         """Elements along K that a warp takes from a stage."""
-        return DEEP if self.packed else LINE
+        return self.lines * self.line
 
 
 class Slim(NamedTuple):
@@ -68,8 +81,8 @@ class Slim(NamedTuple):
     """Blocks that divide K; the last to come adds up the sums of all, in the order of K."""
     wide: bool = False
     """Four warps multiply 64 rows together, with `wgmma`."""
-    deep: int = 1
-    """Units along K that they take from a stage: one is widened while another is multiplied."""
+    turns: bool = False
+    """A group is widened while the one before is multiplied."""
 
     @property
     def warps(self) -> int:
@@ -81,11 +94,6 @@ class Slim(NamedTuple):
         return 32 * (self.warps + (4 if self.wide else 1))
 
     @property
-    def units(self) -> int:
-        """Of all warps along K, in a stage."""
-        return self.along * self.deep
-
-    @property
     def tiles(self) -> int:
         """Of 16 rows, for each warp."""
         return self.rows // 16 // self.across
@@ -94,12 +102,12 @@ class Slim(NamedTuple):
 def weight_bytes(slim: Slim, weights: Weights) -> int:
     """Of a stage."""
     if weights.packed:
-        return slim.rows // HIGH * slim.units * weights.block_bytes
-    return slim.rows * slim.units * LINE * 2
+        return slim.rows // HIGH * slim.along * weights.block_bytes
+    return slim.rows * slim.along * LINE * 2
 
 
 def token_bytes(slim: Slim, weights: Weights) -> int:
-    return slim.tokens * slim.units * weights.depth * 2
+    return slim.tokens * slim.along * weights.lines * LINE * 2
 
 
 def stage_bytes(slim: Slim, weights: Weights) -> int:
@@ -122,9 +130,9 @@ def problem(slim: Slim, weights: Weights) -> str | None:
         return f"{slim.warps} warps"
     if slim.wide and (slim.across % 4 or slim.rows % (16 * slim.across) or not weights.packed):
         return "four warps multiply 64 rows of packed weights together"
-    if slim.deep not in (1, 2) or (slim.deep > 1 and not (slim.wide and two_totals(slim))):
-        return f"four warps take one or two units of a stage, as far as registers go, got {slim.deep}"
-    if slim.tiles * slim.tokens // 8 > most_sums(slim):
+    if slim.turns and not (slim.wide and two_totals(slim, weights)):
+        return "four warps have no room for two groups"
+    if slim.tiles * slim.tokens // 8 > most_sums(slim) * (1 if weights.packed else 2):
         return "the sums do not fit into registers"
     if slim.stages < 1 or shared_bytes(slim, weights) > SHARED_BYTES:
         return f"{slim.stages} stages do not fit into shared memory"
@@ -139,16 +147,17 @@ def registers(slim: Slim) -> tuple[int, int]:
 
 
 def most_sums(slim: Slim) -> int:
-    """Matrices of 16 x 8 whose sums, and those of a group, a warp has room for."""
+    """Matrices of 16 x 8 whose sums, and those of a group of packed weights, a warp has room for."""
     if slim.wide:
         return {1: 16, 2: 16, 3: 8, 4: 4}[slim.warps // 4]
     # Registers belong to a quarter of the multiprocessor's warps.
     return 16 if slim.warps < 8 else 10
 
 
-def two_totals(slim: Slim) -> bool:
-    """Whether there is room for the sums of two groups, of which one is multiplied and one is scaled."""
-    return slim.warps <= 8 and 4 * (slim.tokens // 8) * (slim.tiles + 2) <= 96
+def two_totals(slim: Slim, weights: Weights) -> bool:
+    """Whether there is room for two groups, of which one is multiplied and one is widened and scaled."""
+    room = {1: 208, 2: 208, 3: 112, 4: 64}[slim.warps // 4]
+    return 4 * (slim.tokens // 8) * (slim.tiles + 2) + 2 * 32 // weights.groups <= room
 
 
 def deepest(slim: Slim, weights: Weights, most: int = 8) -> Slim:
