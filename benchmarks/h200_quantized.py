@@ -27,9 +27,9 @@ import torch
 from h200_matmul import L2, timed
 
 from flydsl.kernels import dequantize_weight, matmul, quantize_weight
-from flydsl.kernels.matmul.slim import Slim, Weights
-from flydsl.kernels.matmul.slim_kernel import slim_matmul
-from flydsl.kernels.matmul.slim_plan import Given, candidates, microseconds
+from flydsl.kernels.matmul.few.slim import Slim, Weights
+from flydsl.kernels.matmul.few.slim_kernel import slim_matmul
+from flydsl.kernels.matmul.few.slim_plan import Given, candidates, microseconds
 from flydsl.kernels.matmul.workspace import scratch
 
 FORMS = {4: Weights(4, 128), 8: Weights(8, 128), 16: Weights(16)}

@@ -10,10 +10,10 @@ from flydsl.errors import DSLTypeError, DSLValueError
 from flydsl.kernels import matmul
 from flydsl.kernels.matmul.arrays import describe
 from flydsl.kernels.matmul.calls import Target, decide
+from flydsl.kernels.matmul.few.thin import Thin
+from flydsl.kernels.matmul.few.thin_kernel import thin_matmul
 from flydsl.kernels.matmul.plan import Problem, best, candidates
 from flydsl.kernels.matmul.request import check
-from flydsl.kernels.matmul.thin import Thin
-from flydsl.kernels.matmul.thin_kernel import thin_matmul
 from flydsl.kernels.matmul.tile import problem
 
 from .matmul_checks import bound

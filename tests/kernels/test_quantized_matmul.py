@@ -8,9 +8,9 @@ import torch
 
 from flydsl.errors import DSLTypeError, DSLValueError
 from flydsl.kernels import dequantize_weight, matmul, quantize_weight
-from flydsl.kernels.matmul.slim import Slim, Weights, deepest, problem
-from flydsl.kernels.matmul.slim_kernel import slim_matmul
-from flydsl.kernels.matmul.slim_plan import Given, best, candidates
+from flydsl.kernels.matmul.few.slim import Slim, Weights, deepest, problem
+from flydsl.kernels.matmul.few.slim_kernel import slim_matmul
+from flydsl.kernels.matmul.few.slim_plan import Given, best, candidates
 
 from .matmul_checks import bound, poisoned
 

@@ -8,7 +8,7 @@ import torch
 import flydsl.compiler as flyc
 from flydsl.kernels.experts.move import permute_rows, unpermute_rows
 from flydsl.kernels.experts.sort import count_tokens, deal_tokens
-from flydsl.kernels.matmul.slim import Weights
+from flydsl.kernels.matmul.few.slim import Weights
 from flydsl.kernels.matmul.weight_kernels import find_scales, pack_weight, unpack_weight
 
 W, S, P = (

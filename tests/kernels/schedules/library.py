@@ -22,9 +22,9 @@ from flydsl.cpu.schedules.findings import ScheduleReport
 from flydsl.kernels.attention import attention_backward
 from flydsl.kernels.attention.combine import combine
 from flydsl.kernels.gemm_sm90 import gemm_sm90
+from flydsl.kernels.matmul.few.thin import Thin
+from flydsl.kernels.matmul.few.thin_kernel import thin_matmul
 from flydsl.kernels.matmul.hopper import hopper
-from flydsl.kernels.matmul.thin import Thin
-from flydsl.kernels.matmul.thin_kernel import thin_matmul
 from flydsl.kernels.matmul.tile import Form, Tile
 from flydsl.kernels.mx.quantize import quantize_mx
 from flydsl.kernels.rows.columns import SLICES, weight_sums
@@ -177,7 +177,7 @@ CALLS: dict[str, Call] = {
     "matmul": Call(HOPPER, lambda: (k.matmul, bf16(64, 64), bf16(64, 64)), "matmul.hopper.hopper_kernel", False),
     "matmul in slices": Call(HOPPER, slices, "matmul.hopper.hopper_kernel"),
     "matmul in slices together": Call(HOPPER, partial(slices, together=True), "matmul.hopper.hopper_kernel"),
-    "matmul of few rows, as words": Call(HOPPER, few_rows, "matmul.thin_kernel.thin_kernel"),
+    "matmul of few rows, as words": Call(HOPPER, few_rows, "matmul.few.thin_kernel.thin_kernel"),
     "matmul of odd rows": Call(
         HOPPER,
         lambda: (k.matmul, bf16(33, 35), bf16(35, 37)),
@@ -188,7 +188,7 @@ CALLS: dict[str, Call] = {
     "matmul of few rows": Call(
         HOPPER, lambda: (k.matmul, bf16(4, 256), bf16(256, 64)), "matmul.hopper.hopper_kernel", False
     ),
-    "matmul of packed weights": Call(HOPPER, lambda: weighed(4), "matmul.slim_kernel.slim_kernel"),
+    "matmul of packed weights": Call(HOPPER, lambda: weighed(4), "matmul.few.slim_kernel.slim_kernel"),
     "grouped_matmul": Call(
         HOPPER,
         lambda: (k.grouped_matmul, bf16(16, 64), bf16(2, 64, 64), torch.tensor([7, 16], dtype=torch.int32)),
@@ -343,7 +343,7 @@ CALLS: dict[str, Call] = {
     "linear_cross_entropy": Call(
         HOPPER,
         lambda: (k.linear_cross_entropy, bf16(8, 32), bf16(64, 32), ids(64, 8)),
-        "matmul.slim_kernel.slim_kernel rows.linear_cross_entropy.partial_loss_kernel",
+        "matmul.few.slim_kernel.slim_kernel rows.linear_cross_entropy.partial_loss_kernel",
         False,
     ),
     "embedding": Call(HOPPER, lambda: (k.embedding, ids(16, 5), f32(16, 32)), "rows.embedding.embedding_kernel"),

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from . import thin
 from .amd.calls import on_amd
 from .amd.weights import PreshuffledWeight, matrix_of
 from .arrays import Array, HostArray, in_line, is_torch, packed
+from .few import thin
+from .few.slim import HIGH, Weights
+from .few.slim_plan import Given, microseconds
+from .few.slim_plan import best as best_slim
 from .operands import UNIT, Extra, Matrix, Run, Target, left, result_form, right, scale_form
 from .pack import PARTS, Packing
 from .plan import Problem, best, rates_of
 from .request import FNUZ, FP8, Request
-from .slim import HIGH, Weights
-from .slim_plan import Given, microseconds
-from .slim_plan import best as best_slim
 from .tile import LINE, Form
 from .workspace import scratch
 
@@ -271,7 +271,7 @@ def few_rows(request: Request, out: Array, where: Target) -> Run | None:
         return run_thin((*extents, thin.choose(m, n, k, where.processors), request.activation, quads))
     numbers = *extents, slim, weights, request.activation, quads
     blocks = -(-n // slim.rows) * -(-m // slim.tokens)
-    from .slim_kernel import slim_matmul
+    from .few.slim_kernel import slim_matmul
 
     def run(
         a: HostArray,
@@ -295,7 +295,7 @@ def few_rows(request: Request, out: Array, where: Target) -> Run | None:
 
 def run_thin(numbers: tuple[int, int, int, int, int, int, thin.Thin, str, bool]) -> Run:
     """`thin_kernel` with these extents, steps and its form."""
-    from .thin_kernel import thin_matmul
+    from .few.thin_kernel import thin_matmul
 
     def run(
         a: HostArray,

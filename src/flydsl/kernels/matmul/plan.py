@@ -64,8 +64,8 @@ class Rates(NamedTuple):
 RATES = Rates()
 OTHERS = Rates(
     clock=1.53e9, l2_alone=59.2, ragged=1.94, memory=4.12e12, overlap=8.0, products=0.933, shared=0.145, crowding=32.0,
-    step=56.8, latency=2838.0, start=2915.0, cluster=1367.0, store=55.4, turns=1.0, peer=15.95, gather=48.0, outside=1.0,
-    slices=4098.0, news=5000.0,
+    step=56.8, latency=2838.0, start=2915.0, cluster=1367.0, store=55.4, turns=1.0, peer=15.95, gather=48.0,
+    outside=1.0, slices=4098.0, news=5000.0,
 )  # fmt: skip
 """For operands of 8 and 32 bits, which were fitted at another time."""
 

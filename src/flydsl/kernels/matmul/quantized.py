@@ -11,11 +11,11 @@ from ..activations import ACTIVATIONS
 from .arrays import Array, HostArray, address, array_key, describe, empty, environment_key, packed, strided
 from .calls import Matrix as Rows
 from .calls import Target, operand, packer
+from .few.slim_plan import Given, best, microseconds
 from .plan import RATES as HOPPER
 from .plan import Problem
 from .plan import best as best_tile
 from .request import FLOATS, check_apart, check_placed, result_type
-from .slim_plan import Given, best, microseconds
 from .weights import QuantizedWeight, unpack
 from .workspace import scratch
 
@@ -189,7 +189,7 @@ def in_registers(asked: Asked, w: Weight, out: Array, where: Target) -> Bound | 
     blocks = -(-n // slim.rows) * -(-m // slim.tokens)
     floats = blocks * slim.slices * slim.rows * slim.tokens
     line = asked.bias is not None and asked.bias.strides != (1,)
-    from .slim_kernel import slim_matmul
+    from .few.slim_kernel import slim_matmul
 
     def bound(weight: Weight) -> Run:
         def run(a: HostArray, c: HostArray, bias: Extra, stream: object) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from .slim import DEEP, HIGH, Weights
+from .few.slim import DEEP, HIGH, Weights
 
 THREADS = 128
 TOGETHER = 8

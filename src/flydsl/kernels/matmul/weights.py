@@ -8,7 +8,7 @@ from typing import Generic, TypeVar, cast
 from flydsl.errors import DSLTypeError, DSLValueError
 
 from .arrays import HostArray, describe, empty, in_line, type_name
-from .slim import DEEP, HIGH, Weights
+from .few.slim import DEEP, HIGH, Weights
 
 FLOATS = ("float16", "bfloat16", "float32")
 FINEST = 32

@@ -7,8 +7,8 @@ from typing import NamedTuple, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from ..activations import activated
-from ..epilogue import narrowed
+from ...activations import activated
+from ...epilogue import narrowed
 from .slim import PAD, Slim
 
 QUAD = 4

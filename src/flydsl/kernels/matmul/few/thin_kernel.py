@@ -17,8 +17,8 @@ from typing import NamedTuple, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from ..activations import activated
-from ..epilogue import narrowed
+from ...activations import activated
+from ...epilogue import narrowed
 from .thin import DEEP, HIGH, PAD, Thin
 
 UNIT = 8

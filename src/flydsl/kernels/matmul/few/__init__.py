@@ -1,0 +1,1 @@
+"""Products of few rows, as fast as weights come from memory: `slim` with a ring of stages, `thin` without."""
