@@ -1,0 +1,190 @@
+"""A wave's products and the softmax between them, in registers.
+
+A lane has one query of each 16, and of every 16 keys `run` neighbours; the others of its query are in the lanes 16
+apart. Maxima cross them at every step, sums at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import flydsl.expr as fx
+
+from ...matmul.amd.kernel import UNIT_SCALE
+from ..dropout import TOGETHER as DRAWN
+from ..dropout import Drop, drawn, stays
+from ..plain import Extras, Kind, Sight, Steps, changed
+from . import places
+from .softmax import add, folded, larger, narrowed, over_groups
+from .tile import Cut, Machine, Tile
+
+LIFT = 8
+"""Weights of 8 bits are so many powers of two larger: there is more room above one than below."""
+
+
+class Where(NamedTuple):
+    """The lane's first query, the keys it may see, and what they are of."""
+
+    row: fx.Int32
+    queries: fx.Int32
+    keys: fx.Int32
+    batch: fx.Int32
+    head: fx.Int32
+    heads: fx.Int32
+
+    @property
+    def shift(self) -> fx.Int32:
+        return self.keys - self.queries
+
+
+class Products:
+    """What a wave holds: queries, scores, sums, and the rows' maxima and totals."""
+
+    def __init__(
+        self, tile: Tile, machine: Machine, kind: Kind, dtype: Any, cuts: tuple[Cut, Cut], lane: Any, where: Where
+    ) -> None:
+        self.tile, self.machine, self.kind, self.dtype, self.where = tile, machine, kind, dtype, where
+        self.part, self.run = lane // 16, machine.run
+        self.high, self.wide, self.deep = tile.rows // 16, tile.n // 16, tile.dv // 16
+        # A read is multiplied with all rows; where that takes short, more of them are under way.
+        self.ahead = 8 if machine.unit == machine.each and machine.lanes == 64 else 4
+        self.reader = places.Reader(tile, machine, *cuts, lane)
+        self.atom = instruction(dtype, machine)
+        self.more = {"scale_a": UNIT_SCALE, "scale_b": UNIT_SCALE} if machine.instruction == "mfma_scale" else {}
+        self.scores = [[places.registers(self.run, fx.Float32) for _ in range(self.wide)] for _ in range(self.high)]
+        self.sums = [[places.registers(self.run, fx.Float32) for _ in range(self.deep)] for _ in range(self.high)]
+        self.highest, self.total = (places.registers(self.high, fx.Float32) for _ in range(2))
+        self.highest.fill(float("-inf"))
+        self.total.fill(0.0)
+        for line in self.sums:
+            for x in line:
+                x.fill(0.0)
+        self.asked: list[list[fx.Vector]] = []
+
+    def ask(self, source: fx.Pointer, row: fx.Int32, first: Any) -> None:
+        """Load queries; `first` is the wave's first row."""
+        m = self.machine
+        for i in range(self.high):
+            parts: list[fx.Vector] = []
+            for r in range(self.tile.d // m.span):
+                found = places.registers(m.unit, self.dtype)
+                at = (first + 16 * i) * row + (r * m.groups + self.part) * m.unit
+                places.load_unit(source + at, found)
+                parts.append(found.load())
+            self.asked.append(places.operands(parts, m.each))
+
+    def multiply(self, total: fx.Tensor, left: fx.Vector, right: fx.Vector) -> None:
+        fx.mma_atom_call(self.atom, total, places.held(left), places.held(right), total, **self.more)
+
+    def find_scores(self, base: fx.Pointer) -> None:
+        for line in self.scores:
+            for x in line:
+                x.fill(0.0)
+        items = [(t, r) for t in range(self.wide) for r in range(self.reader.key_items)]
+
+        def use(t: int, r: int, left: list[fx.Vector]) -> None:
+            for o, x in enumerate(left, r * len(left)):
+                for i in range(self.high):
+                    self.multiply(self.scores[i][t], x, self.asked[i][o])
+
+        self._pipeline(items, lambda t, r: self.reader.key(base, t, r), use)
+
+    def add_values(self, base: fx.Pointer, weights: list[list[fx.Vector]]) -> None:
+        items = [(j, r) for j in range(self.deep) for r in range(self.reader.value_items)]
+
+        def use(j: int, r: int, left: list[fx.Vector]) -> None:
+            for o, x in enumerate(left, r * len(left)):
+                for i in range(self.high):
+                    self.multiply(self.sums[i][j], x, weights[i][o])
+
+        self._pipeline(items, lambda j, r: self.reader.value(base, j, r), use)
+
+    def _pipeline(
+        self,
+        items: list[tuple[int, int]],
+        fetch: Callable[[int, int], list[fx.Vector]],
+        use: Callable[[int, int, list[fx.Vector]], None],
+    ) -> None:
+        """Operands are read `ahead` of their products, and no more: registers are few."""
+        ahead = self.ahead
+        found = [fetch(*item) for item in items[:ahead]]
+        for at, item in enumerate(items):
+            if at + ahead < len(items):
+                found.append(fetch(*items[at + ahead]))
+            use(*item, found[at])
+            if at % (ahead // 2) == ahead // 2 - 1:
+                fx.rocdl.sched_barrier(0)
+
+    def mask(self, begin: Any, sight: Sight) -> None:
+        """Scores of a step that are not seen become minus infinity."""
+        here = begin + self.part * self.run
+        for i in range(self.high):
+            place = self.where.row + 16 * i + self.where.shift
+            behind = self.where.keys
+            if self.kind.right:
+                behind = fx.min(behind, place + sight.right + 1)
+            behind, before = behind - here, place - sight.left - here
+            for t in range(self.wide):
+                for e in range(self.run):
+                    seen = behind > 16 * t + e
+                    if self.kind.left:
+                        seen = seen & (before <= 16 * t + e)
+                    self.scores[i][t][e] = seen.select(self.scores[i][t][e], fx.Float32(float("-inf")))
+
+    def change(
+        self, begin: Any, scale: Any, extras: Extras, sight: Sight, of_bias: Steps, alibi_batch: fx.Int32
+    ) -> None:
+        """The same with all that is done to scores, times log2(e)."""
+        w = self.where
+        for i in range(self.high):
+            for t in range(self.wide):
+                for e in range(self.run):
+                    key = begin + (self.part * self.run + 16 * t + e)
+                    self.scores[i][t][e] = changed(
+                        self.scores[i][t][e] * scale, w.row + 16 * i, key, w.shift, w.queries, w.keys, w.batch, w.head,
+                        extras, self.kind, sight, of_bias, alibi_batch,
+                    )  # fmt: skip
+
+    def weigh(self, begin: Any, factor: Any, drop: Drop) -> list[list[fx.Vector]]:
+        """Scores become weights, operands of the second product; sums are rescaled by what earlier ones count now."""
+        m, run = self.machine, self.run
+        found: list[list[fx.Vector]] = []
+        for i in range(self.high):
+            values = [x.load() for x in self.scores[i]]
+            top = larger(over_groups(folded(values, larger), m, larger), self.highest[i])
+            # A row that has seen nothing yet has no weights at all.
+            down = (top == float("-inf")).select(fx.Float32(0.0), top * factor)
+            share = fx.exp2(fx.fma(self.highest[i], factor, -down), fastmath="fast")
+            self.highest[i] = top
+            down = LIFT - down if m.size == 1 else -down
+            both = [fx.Vector.filled(run, x, fx.Float32) for x in (factor, down)]
+            weights = [fx.exp2(fx.fma(x, *both), fastmath="fast") for x in values]
+            self.total[i] = fx.fma(self.total[i], share, folded(weights, add))
+            if self.kind.dropout:
+                key = begin + self.part * run
+                weights = [self._kept(x, key + 16 * t, 16 * i, drop) for t, x in enumerate(weights)]
+            count = m.each // run
+            wholes = [places.joined(weights[t : t + count]) for t in range(0, self.wide, count)]
+            found.append([narrowed(x, self.dtype, m) for x in wholes])
+            many = fx.Vector.filled(run, share, fx.Float32)
+            for x in self.sums[i]:
+                x.store(x.load() * many)
+        return found
+
+    def _kept(self, weights: fx.Vector, key: Any, row: int, drop: Drop) -> fx.Vector:
+        line = self.where.batch * self.where.heads + self.where.head
+        found: list[Any] = []
+        for e in range(0, self.run, DRAWN):
+            found += [stays(drop, x) for x in drawn(drop, line, self.where.row + row, key + e)]
+        return weights * fx.Vector.from_elements(found, fx.Float32)
+
+
+def instruction(dtype: Any, machine: Machine) -> Any:
+    if machine.instruction == "mfma_scale":
+        return fx.make_mma_atom(fx.rocdl.cdna4.MFMA_Scale(16, 16, machine.atom_k, dtype))
+    make = fx.rocdl.MFMA if machine.instruction == "mfma" else fx.rocdl.WMMA
+    return fx.make_mma_atom(make(16, 16, machine.atom_k, dtype))
+
+
+__all__ = ["LIFT", "Products", "Where"]
