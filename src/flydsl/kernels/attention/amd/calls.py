@@ -72,6 +72,7 @@ def on_amd(request: Request, out: Array, where: Target) -> calls.Run | None:
         assert machine is not None
     bias, alibi_batch, by = calls.steps_of_bias(r), calls.batch_of_slopes(r), calls.steps_of_factors(r, heads)
     lse_strides = (queries, 0 if r.packed_q else heads * queries)
+    paged = (r.k.reach, r.v.reach) if r.page else (0, 0)
     from ..combine import combine
     from .entry import amd_attention
 
@@ -96,7 +97,7 @@ def on_amd(request: Request, out: Array, where: Target) -> calls.Run | None:
             *map(in_line, (given.q, given.k, given.v)), result, lse, *given.descale,
             None if given.bias is None else in_line(given.bias), given.alibi, sinks, given.cu_q, given.cu_k,
             given.used_k, given.table, r.batches, longest_q, longest_k, heads, r.kv_heads, splits, r.page, table_row,
-            alibi_batch, *by, *of_q, *of_k, *of_v, *steps_out, *bias, *lse_strides, *apart, r.left or 0, right or 0,
+            alibi_batch, *by, *of_q, *of_k, *of_v, *steps_out, *bias, *lse_strides, *apart, *paged, r.left or 0, right or 0,
             r.scale, r.softcap, factor, *given.drop, tile, machine, kind, *more,
         )  # fmt: skip
         if splits > 1:

@@ -65,6 +65,8 @@ def amd_attention(
     batch_lse: fx.Int64,
     out_split: fx.Int64,
     lse_split: fx.Int64,
+    bytes_k: fx.Int32,
+    bytes_v: fx.Int32,
     left: fx.Int32,
     right: fx.Int32,
     scale: fx.Float32,
@@ -89,7 +91,7 @@ def amd_attention(
         pointer_of(cu_q), pointer_of(cu_k), pointer_of(used_k), pointer_of(table), tile, machine, kind,
         Numbers(
             longest, keys, heads, heads // kv_heads, splits, page, table_row, alibi_batch, factor, head_lse, batch_lse,
-            out_split, lse_split,
+            out_split, lse_split, bytes_k, bytes_v,
         ),
         Sight(left, right, scale, softcap), Drop(seed, limit, kept),
         Places(

@@ -52,6 +52,9 @@ class Numbers(NamedTuple):
     lse_batch: fx.Int64
     out_split: fx.Int64
     lse_split: fx.Int64
+    bytes_k: fx.Int32
+    bytes_v: fx.Int32
+    """Of all pages."""
 
 
 @flyc.kernel
@@ -135,7 +138,9 @@ def amd_attention_kernel(
         pages = None
         if fx.const_expr(kind.page):
             line = cast("fx.Pointer", table) + batch * numbers.table_row
-            pages = Pages(line, numbers.page, fx.Int32(of_k.batch), fx.Int32(of_v.batch))
+            reach_k = numbers.bytes_k - kv_head * fx.Int32(of_k.head) * size
+            reach_v = numbers.bytes_v - (kv_head * fx.Int32(of_v.head) + column) * size
+            pages = Pages(line, numbers.page, fx.Int32(of_k.batch), fx.Int32(of_v.batch), reach_k, reach_v)
         else:
             here_k = here_k + (fx.Int64(batch) * of_k.batch + fx.Int64(first_k) * of_k.row)
             here_v = here_v + (fx.Int64(batch) * of_v.batch + fx.Int64(first_k) * of_v.row)

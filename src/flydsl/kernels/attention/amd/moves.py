@@ -29,6 +29,9 @@ class Pages(NamedTuple):
     step_k: fx.Int32
     step_v: fx.Int32
     """Elements from a page to the next."""
+    reach_k: fx.Int32
+    reach_v: fx.Int32
+    """Bytes from the head's first element on."""
 
 
 class Mover:
@@ -103,8 +106,10 @@ class Mover:
             source = self._step(rows, step)
             return [source + place for place in found]
         numbers = self.pages_k if which == "k" else self.pages_v
-        each = self.pages.step_k if which == "k" else self.pages.step_v
-        source = fx.rocdl.make_buffer_ptr(rows.base)
+        each, reach = self.pages.step_v, self.pages.reach_v
+        if which == "k":
+            each, reach = self.pages.step_k, self.pages.reach_k
+        source = fx.rocdl.make_buffer_ptr(rows.base, reach)
         made: list[fx.Pointer] = []
         for i, (row, column) in enumerate(lines):
             key = step * self.tile.n + row

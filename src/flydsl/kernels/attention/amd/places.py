@@ -19,7 +19,7 @@ from .tile import TOGETHER, Cut, Machine, Tile
 
 
 def mixed(row: Any, units: int) -> Any:
-    """What the units of a row are permuted by: rows of 128 bytes differ all, of shorter ones those in the same banks."""
+    """What the units of a row are permuted by: rows of 128 bytes differ all, shorter ones by pairs."""
     if units % 8 == 0:
         return row % 8
     if units % 4 == 0:
