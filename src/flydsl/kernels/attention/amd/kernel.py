@@ -208,7 +208,10 @@ def amd_attention_kernel(
                     made.change(begin, scale, extras, sight, of_bias, numbers.alibi_batch)
                 elif (step >= clear) | (step < always):
                     made.mask(begin, sight)
-                made.add_values(mover.shared_v + stage * mover.cut_v.elements, made.weigh(begin, factor, drop))
+                weights, shares = made.weigh(begin, factor, drop)
+                if made.changed(shares):
+                    made.rescale(shares)
+                made.add_values(mover.shared_v + stage * mover.cut_v.elements, weights)
             if fx.const_expr(direct):
                 arrive(mover.moved)
                 mover.copy_values(step + 2, stage)

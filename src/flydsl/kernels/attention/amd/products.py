@@ -19,6 +19,8 @@ from . import places
 from .softmax import add, folded, larger, narrowed, over_groups
 from .tile import Cut, Machine, Tile
 
+LAZY = 8
+"""A maximum that grows by less than 2 to this power stays what it was: weights may be so much larger than one."""
 LIFT = 8
 """Weights of 8 bits are so many powers of two larger: there is more room above one than below."""
 
@@ -146,13 +148,16 @@ class Products:
                         extras, self.kind, sight, of_bias, alibi_batch,
                     )  # fmt: skip
 
-    def weigh(self, begin: Any, factor: Any, drop: Drop) -> list[list[fx.Vector]]:
-        """Scores become weights, operands of the second product; sums are rescaled by what earlier ones count now."""
+    def weigh(self, begin: Any, factor: Any, drop: Drop) -> tuple[list[list[fx.Vector]], list[fx.Float32]]:
+        """Scores become weights, operands of the second product; and what earlier sums count now."""
         m, run = self.machine, self.run
         found: list[list[fx.Vector]] = []
+        shares: list[fx.Float32] = []
         for i in range(self.high):
             values = [x.load() for x in self.scores[i]]
             top = larger(over_groups(folded(values, larger), m, larger), self.highest[i])
+            if m.size == 2:
+                top = ((top - self.highest[i]) * factor > float(LAZY)).select(top, self.highest[i])
             # A row that has seen nothing yet has no weights at all.
             down = (top == float("-inf")).select(fx.Float32(0.0), top * factor)
             share = fx.exp2(fx.fma(self.highest[i], factor, -down), fastmath="fast")
@@ -167,10 +172,21 @@ class Products:
             count = m.each // run
             wholes = [places.joined(weights[t : t + count]) for t in range(0, self.wide, count)]
             found.append([narrowed(x, self.dtype, m) for x in wholes])
-            many = fx.Vector.filled(run, share, fx.Float32)
-            for x in self.sums[i]:
+            shares.append(share)
+        return found, shares
+
+    def changed(self, shares: list[fx.Float32]) -> fx.Boolean:
+        """Whether sums of some row of the wave must be rescaled: most steps have none."""
+        some = shares[0] != 1.0
+        for x in shares[1:]:
+            some = some | (x != 1.0)
+        return fx.rocdl.ballot(fx.Int64 if self.machine.lanes == 64 else fx.Int32, some) != 0
+
+    def rescale(self, shares: list[fx.Float32]) -> None:
+        for share, line in zip(shares, self.sums, strict=True):
+            many = fx.Vector.filled(self.run, share, fx.Float32)
+            for x in line:
                 x.store(x.load() * many)
-        return found
 
     def _kept(self, weights: fx.Vector, key: Any, row: int, drop: Drop) -> fx.Vector:
         line = self.where.batch * self.where.heads + self.where.head
