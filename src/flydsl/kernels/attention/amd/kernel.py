@@ -179,6 +179,8 @@ def amd_attention_kernel(
             mover.look_up("v", start)
             mover.load_keys(start)
             mover.load_values(start)
+            # In the order of the loop: it is waited for by counting.
+            rocdl.sched_barrier(0)
             mover.look_up("k", start + 1)
             mover.look_up("v", start + 1)
             mover.write_keys()
