@@ -146,9 +146,7 @@ class Mover:
         for i, (group, column) in enumerate(self.groups):
             four = [x.load() for x in self.held_v[i * TOGETHER : (i + 1) * TOGETHER]]
             for e, value in enumerate(places.turned(four)):
-                mix = places.mixed_column(fx.Int32(e), column, long)
-                at = ((column * self.unit + e) * long + (group // 2 ^ mix)) * self.unit + group % 2 * TOGETHER
-                places.write(self.shared_v + at, value)
+                places.write(self.shared_v + places.column_place(group, column, e, long), value)
 
     def _copy(self, sources: list[fx.Pointer], to: fx.Pointer) -> None:
         for i, source in enumerate(sources):

@@ -49,7 +49,11 @@ def unit_of(thread: Any, i: int, cut: Cut, threads: int, mix: Any) -> tuple[Any,
 def group_of(thread: Any, i: int, cut: Cut, threads: int) -> tuple[Any, Any]:
     """Which keys, counted in groups as they lie in a column, and which unit of them a thread turns."""
     at = thread + i * threads
-    return at // cut.units, at % cut.units
+    if cut.units % 16:
+        return at // cut.units, at % cut.units
+    # 32 lanes have both halves of 16 columns' units: they write to all banks.
+    rest, wide = at // 32, cut.units // 16
+    return rest // wide * 2 + at // 16 % 2, rest % wide * 16 + at % 16
 
 
 def key_of(group: Any, machine: Machine) -> Any:
@@ -58,6 +62,12 @@ def key_of(group: Any, machine: Machine) -> Any:
         return group * TOGETHER
     # A unit of a column has what a lane gives two instructions of 16 keys.
     return group // 8 * 32 + group % 2 * 16 + group // 2 % 4 * TOGETHER
+
+
+def column_place(group: Any, unit: Any, e: int, long: int) -> Any:
+    """Where element `e` of a unit, of the keys of a group, lies among turned columns of `long` units."""
+    mix = mixed_column(e, unit, long)
+    return ((unit * 8 + e) * long + (group // 2 ^ mix)) * 8 + group % 2 * TOGETHER
 
 
 def turned(rows: list[fx.Vector]) -> list[fx.Vector]:
@@ -162,32 +172,40 @@ class Reader:
 
     def key(self, base: fx.Pointer, t: int, item: int) -> list[fx.Vector]:
         """Operands of 16 keys."""
-        m, units = self.machine, self.keys.units
+        m = self.machine
         count = max(1, m.each // m.unit)
-        found: list[fx.Vector] = []
-        for r in range(item * count, (item + 1) * count):
-            mask = bits(units)
-            at = self._place("k", r * m.groups & mask) + (t * 16 * units + (r * m.groups & ~mask)) * m.unit
-            found.append(read(base + at, m.unit))
-        return operands(found, m.each)
+        reads = range(item * count, (item + 1) * count)
+        return operands([read(base + self.key_at(t, r), m.unit) for r in reads], m.each)
 
     def value(self, base: fx.Pointer, j: int, item: int) -> list[fx.Vector]:
         """Operands of 16 columns."""
-        m, units, long = self.machine, self.values.units, self.long
-        found: list[fx.Vector] = []
-        if not m.direct:
-            count, mask = max(1, m.each // m.unit), bits(long)
-            for r in range(item * count, (item + 1) * count):
-                at = self._place("c", (r * m.groups ^ 2 * j) & mask)
-                found.append(read(base + (at + (16 * j * long + (r * m.groups & ~mask)) * m.unit), m.unit))
-            return operands(found, m.each)
+        m = self.machine
+        if m.direct:
+            count = m.each * m.size // 8
+            reads = range(item * count, (item + 1) * count)
+            return operands([read_turned(base + self.value_at(j, r)) for r in reads], m.each)
+        count = max(1, m.each // m.unit)
+        reads = range(item * count, (item + 1) * count)
+        return operands([read(base + self.column_at(j, r), m.unit) for r in reads], m.each)
+
+    def key_at(self, t: int, r: int) -> Any:
+        """Where read `r` of the 16 keys `t` is."""
+        m, units = self.machine, self.keys.units
+        mask = bits(units)
+        return self._place("k", r * m.groups & mask) + (t * 16 * units + (r * m.groups & ~mask)) * m.unit
+
+    def column_at(self, j: int, r: int) -> Any:
+        """Where read `r` of 16 columns is that were turned."""
+        m, mask = self.machine, bits(self.long)
+        place = self._place("c", (r * m.groups ^ 2 * j) & mask)
+        return place + (16 * j * self.long + (r * m.groups & ~mask)) * m.unit
+
+    def value_at(self, j: int, r: int) -> Any:
+        """Where a lane's part of read `r` of 16 columns is, which transposes them."""
+        m, units = self.machine, self.values.units
         high, unit = (16, 2 * j) if m.size == 2 else (32, j)
         mask = 2 * bits(units // 2) if m.size == 2 else bits(units)
-        count = m.each * m.size // 8
-        for r in range(item * count, (item + 1) * count):
-            at = self._place("v", unit & mask) + (r * high * units + (unit & ~mask)) * m.unit
-            found.append(read_turned(base + at))
-        return operands(found, m.each)
+        return self._place("v", unit & mask) + (r * high * units + (unit & ~mask)) * m.unit
 
     def _place(self, what: str, constant: int) -> Any:
         if (what, constant) not in self.first:
@@ -216,6 +234,6 @@ def bits(units: int) -> int:
 
 
 __all__ = [
-    "Reader", "copy_unit", "group_of", "held", "joined", "key_of", "load_unit", "mixed", "mixed_column", "mixed_value",
+    "Reader", "column_place", "copy_unit", "group_of", "held", "joined", "key_of", "load_unit", "mixed", "mixed_column", "mixed_value",
     "operands", "registers", "turned", "unit_of", "write",
 ]  # fmt: skip
