@@ -1,12 +1,8 @@
 """Attention kernels for AMD GPUs whose main loops `main_loop.py --attention` counts."""
 
-import sys
 from typing import Any, NamedTuple
 
 import torch
-from compile_time import ROOT
-
-sys.path[:0] = [str(ROOT / "src")]
 
 from flydsl.kernels.attention.amd.entry import amd_attention
 from flydsl.kernels.attention.amd.plan import machine_for, tile_for

@@ -1,4 +1,4 @@
-"""Main loops and registers of the kernels for AMD GPUs (`kernels/{matmul,attention}/amd/kernel.py`), by instruction class.
+"""Main loops and registers of the kernels for AMD GPUs (`kernels/{matmul,attention}/amd`), by instruction class.
 
     python benchmarks/main_loop.py                 # ours, for all architectures
     python benchmarks/main_loop.py --peer          # beside what FlyDSL makes of the same source
@@ -135,6 +135,7 @@ def cases() -> dict[str, Any]:
 
 
 def attentions() -> dict[str, Any]:
+    sys.path[:0] = [str(ROOT / "src")]
     from attention_loops import CASES  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
 
     return CASES  # pyright: ignore[reportUnknownVariableType]

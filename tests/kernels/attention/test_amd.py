@@ -14,9 +14,9 @@ import torch
 from flydsl.kernels import attention
 from flydsl.kernels.attention import calls, entry
 from flydsl.kernels.attention.amd import calls as amd_calls
-from flydsl.kernels.attention.amd import places
+from flydsl.kernels.attention.amd import places as typed_places
 from flydsl.kernels.attention.amd.plan import machine_for, tile_for
-from flydsl.kernels.attention.amd.tile import TOGETHER, Machine, Tile, keys_cut, shared_bytes, values_cut
+from flydsl.kernels.attention.amd.tile import TOGETHER, Cut, Machine, Tile, keys_cut, shared_bytes, values_cut
 from flydsl.target import GPUTarget
 
 from .oracle import compare, kept_of, oracle, random
@@ -144,6 +144,9 @@ def test_fp8(d: int, rng: np.random.Generator, small):
 
 # --- places -------------------------------------------------------------------------------------------------------
 
+places: Any = typed_places
+"""Arithmetic that integers do as well."""
+
 MACHINES = {
     "mfma": Machine("mfma", 16),
     "long mfma": Machine("mfma", 32, direct=True),
@@ -153,12 +156,12 @@ MACHINES = {
 SHAPES = [(64, 64, 128), (128, 96, 64), (192, 128, 32), (96, 256, 64), (256, 64, 32)]
 
 
-def unit_map(tile: Tile, machine: Machine, cut: Any, mix: Any) -> dict[int, tuple[int, int]]:
+def unit_map(tile: Tile, machine: Machine, cut: Cut, mix: Any) -> dict[int, tuple[int, int]]:
     """Place of a unit in shared memory, in elements -> its row and first column."""
     threads = tile.threads(machine)
     found: dict[int, tuple[int, int]] = {}
     for thread in range(threads):
-        for i in range(cut.count):
+        for i in range(cut.moved):
             row, unit = places.unit_of(thread, i, cut, threads, mix)
             found[(thread + i * threads) * machine.unit] = row, unit * machine.unit
     return found
@@ -199,18 +202,18 @@ def test_lanes_read_what_was_written(name: str, shape: tuple[int, int, int]):
         return
     of_columns: dict[int, tuple[int, int]] = {}
     threads = tile.threads(machine)
-    for i in range(values.count):
+    for i in range(values.moved):
         for e in range(machine.unit):
-            row: list[int] = []
+            written: list[int] = []
             for thread in range(threads):
                 group, unit = places.group_of(thread, i, values, threads)
                 place = places.column_place(group, unit, e, n // machine.unit)
-                row.append(place)
+                written.append(place)
                 for x in range(TOGETHER):
                     of_columns[place + x] = places.key_of(group, machine) + x, unit * machine.unit + e
             if n >= 64 and values.units % 16 == 0:
                 # 32 lanes write 256 bytes, twice all banks.
-                banks = Counter(place * 2 // 8 % 16 for place in row[:32])
+                banks = Counter(place * 2 // 8 % 16 for place in written[:32])
                 assert set(banks.values()) == {2}
     assert len(of_columns) == values.elements
     for j in range(dv // 16):

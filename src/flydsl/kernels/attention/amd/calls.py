@@ -97,8 +97,8 @@ def on_amd(request: Request, out: Array, where: Target) -> calls.Run | None:
             *map(in_line, (given.q, given.k, given.v)), result, lse, *given.descale,
             None if given.bias is None else in_line(given.bias), given.alibi, sinks, given.cu_q, given.cu_k,
             given.used_k, given.table, r.batches, longest_q, longest_k, heads, r.kv_heads, splits, r.page, table_row,
-            alibi_batch, *by, *of_q, *of_k, *of_v, *steps_out, *bias, *lse_strides, *apart, *paged, r.left or 0, right or 0,
-            r.scale, r.softcap, factor, *given.drop, tile, machine, kind, *more,
+            alibi_batch, *by, *of_q, *of_k, *of_v, *steps_out, *bias, *lse_strides, *apart, *paged,
+            r.left or 0, right or 0, r.scale, r.softcap, factor, *given.drop, tile, machine, kind, *more,
         )  # fmt: skip
         if splits > 1:
             gather(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import flydsl.expr as fx
 
 from ...matmul.amd.kernel import FAR_BYTES
 from . import places
-from .tile import TOGETHER, Machine, Tile, keys_cut, values_cut
+from .tile import TOGETHER, Cut, Machine, Tile, keys_cut, values_cut
 
 
 class Rows(NamedTuple):
@@ -41,8 +42,8 @@ class Mover:
         self,
         tile: Tile,
         machine: Machine,
-        thread: Any,
-        wave: Any,
+        thread: fx.Int32,
+        wave: fx.Int32,
         shared: fx.Pointer,
         keys: Rows,
         values: Rows,
@@ -56,11 +57,11 @@ class Mover:
         self.shared_k = shared
         self.shared_v = shared + (2 if machine.direct else 1) * self.cut_k.elements
         dtype = shared.dtype
-        self.lines_k = self._lines(self.cut_k, lambda row: places.mixed(row, self.cut_k.units))
+        self.lines_k = self._lines(self.cut_k, self._mixed_key)
         if machine.direct:
-            self.lines_v = self._lines(self.cut_v, lambda row: places.mixed_value(row, self.cut_v.units, machine))
+            self.lines_v = self._lines(self.cut_v, self._mixed_value)
         else:
-            self.groups = [places.group_of(thread, i, self.cut_v, self.threads) for i in range(self.cut_v.count)]
+            self.groups = [places.group_of(thread, i, self.cut_v, self.threads) for i in range(self.cut_v.moved)]
             self.lines_v = [
                 (places.key_of(group, machine) + e, column * self.unit)
                 for group, column in self.groups
@@ -81,25 +82,31 @@ class Mover:
         """Copies of a step."""
         return len(self.lines_k) + len(self.lines_v)
 
-    def _lines(self, cut: Any, mix: Any) -> list[tuple[Any, Any]]:
+    def _mixed_key(self, row: fx.Int32) -> fx.Int32:
+        return places.mixed(row, self.cut_k.units)
+
+    def _mixed_value(self, row: fx.Int32) -> fx.Int32:
+        return places.mixed_value(row, self.cut_v.units, self.machine)
+
+    def _lines(self, cut: Cut, mix: Callable[[fx.Int32], fx.Int32]) -> list[tuple[fx.Int32, fx.Int32]]:
         """Rows and columns of a thread's units."""
-        found = [places.unit_of(self.thread, i, cut, self.threads, mix) for i in range(cut.count)]
+        found = [places.unit_of(self.thread, i, cut, self.threads, mix) for i in range(cut.moved)]
         return [(row, unit * self.unit) for row, unit in found]
 
-    def _inside(self, column: Any, place: Any) -> Any:
+    def _inside(self, column: fx.Int32, place: fx.Int32) -> fx.Int32:
         """A column that is there only to be dealt out has no place."""
         if self.machine.direct or self.cut_v.units * self.unit == self.tile.dv:
             return place
         return (column < self.tile.dv).select(place, self.far)
 
-    def _step(self, rows: Rows, step: Any) -> fx.Pointer:
+    def _step(self, rows: Rows, step: fx.Int32) -> fx.Pointer:
         """A step's rows: what lies behind the last key is out of range."""
         begin = step * self.tile.n
         count = fx.min(self.count - begin, self.tile.n)
         reach = (count > 0).select(((count - 1) * rows.row + rows.width) * self.machine.size, fx.Int32(0))
         return fx.rocdl.make_buffer_ptr(rows.base + fx.Int64(begin) * fx.Int64(rows.row), reach)
 
-    def _sources(self, which: str, step: Any) -> list[fx.Pointer]:
+    def _sources(self, which: str, step: fx.Int32) -> list[fx.Pointer]:
         rows, lines = (self.keys, self.lines_k) if which == "k" else (self.values, self.lines_v)
         found = self.places_k if which == "k" else self.places_v
         if self.pages is None:
@@ -119,7 +126,7 @@ class Mover:
             made.append(source + (key < self.count).select(place, self.far))
         return made
 
-    def look_up(self, which: str, step: Any) -> None:
+    def look_up(self, which: str, step: fx.Int32) -> None:
         """A step's pages, ahead of its rows; behind the last key the last page."""
         if self.pages is None:
             return
@@ -128,11 +135,11 @@ class Mover:
         for i, (row, _) in enumerate(lines):
             numbers[i] = fx.Int32(self.pages.table[fx.min(step * self.tile.n + row, last) // self.pages.page])
 
-    def load_keys(self, step: Any) -> None:
+    def load_keys(self, step: fx.Int32) -> None:
         for to, source in zip(self.held_k, self._sources("k", step), strict=True):
             places.load_unit(source, to)
 
-    def load_values(self, step: Any) -> None:
+    def load_values(self, step: fx.Int32) -> None:
         for to, source in zip(self.held_v, self._sources("v", step), strict=True):
             places.load_unit(source, to)
 
@@ -154,10 +161,10 @@ class Mover:
             places.copy_unit(source, to + at, self.unit)
         fx.rocdl.asyncmark()
 
-    def copy_keys(self, step: Any, stage: Any) -> None:
+    def copy_keys(self, step: fx.Int32, stage: fx.Int32 | int) -> None:
         self._copy(self._sources("k", step), self.shared_k + stage * self.cut_k.elements)
 
-    def copy_values(self, step: Any, stage: Any) -> None:
+    def copy_values(self, step: fx.Int32, stage: fx.Int32 | int) -> None:
         self._copy(self._sources("v", step), self.shared_v + stage * self.cut_v.elements)
 
 

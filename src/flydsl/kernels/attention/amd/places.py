@@ -11,42 +11,44 @@ column that lie together, in the order in which a lane takes them.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import flydsl.expr as fx
 
 from .tile import TOGETHER, Cut, Machine, Tile
 
 
-def mixed(row: Any, units: int) -> Any:
+def mixed(row: fx.Int32, units: int) -> fx.Int32:
     """What the units of a row are permuted by: rows of 128 bytes differ all, shorter ones by pairs."""
     if units % 8 == 0:
         return row % 8
     if units % 4 == 0:
         return row // 2 % 4
-    return row // 4 % 2 if units % 2 == 0 else 0
+    return row // 4 % 2 if units % 2 == 0 else row * 0
 
 
-def mixed_value(row: Any, units: int, machine: Machine) -> Any:
+def mixed_value(row: fx.Int32, units: int, machine: Machine) -> fx.Int32:
     """The same for rows that are read transposed; in 16 bits, two units of a row are read together."""
     if machine.size == 1:
         return mixed(row, units)
     return mixed(row, units // 2) * 2
 
 
-def mixed_column(row: Any, eighth: Any, units: int) -> Any:
+def mixed_column(row: fx.Int32 | int, eighth: fx.Int32, units: int) -> fx.Int32:
     """The same for columns of values, of which lanes write every eighth and read neighbours."""
     return (row ^ eighth) % 8 if units % 8 == 0 else (row // 2 ^ eighth) % 4
 
 
-def unit_of(thread: Any, i: int, cut: Cut, threads: int, mix: Any) -> tuple[Any, Any]:
+def unit_of(
+    thread: fx.Int32, i: int, cut: Cut, threads: int, mix: Callable[[fx.Int32], fx.Int32]
+) -> tuple[fx.Int32, fx.Int32]:
     """The row and the unit that a thread's copy `i` brings."""
     at = thread + i * threads
     row = at // cut.units
     return row, at % cut.units ^ mix(row)
 
 
-def group_of(thread: Any, i: int, cut: Cut, threads: int) -> tuple[Any, Any]:
+def group_of(thread: fx.Int32, i: int, cut: Cut, threads: int) -> tuple[fx.Int32, fx.Int32]:
     """Which keys, counted in groups as they lie in a column, and which unit of them a thread turns."""
     at = thread + i * threads
     if cut.units % 16:
@@ -56,7 +58,7 @@ def group_of(thread: Any, i: int, cut: Cut, threads: int) -> tuple[Any, Any]:
     return rest // wide * 2 + at // 16 % 2, rest % wide * 16 + at % 16
 
 
-def key_of(group: Any, machine: Machine) -> Any:
+def key_of(group: fx.Int32, machine: Machine) -> fx.Int32:
     """The first key of a group."""
     if machine.run == 8:
         return group * TOGETHER
@@ -64,7 +66,7 @@ def key_of(group: Any, machine: Machine) -> Any:
     return group // 8 * 32 + group % 2 * 16 + group // 2 % 4 * TOGETHER
 
 
-def column_place(group: Any, unit: Any, e: int, long: int) -> Any:
+def column_place(group: fx.Int32, unit: fx.Int32, e: int, long: int) -> fx.Int32:
     """Where element `e` of a unit, of the keys of a group, lies among turned columns of `long` units."""
     mix = mixed_column(e, unit, long)
     return ((unit * 8 + e) * long + (group // 2 ^ mix)) * 8 + group % 2 * TOGETHER
@@ -118,7 +120,7 @@ def read_turned(place: fx.Pointer) -> fx.Vector:
     return made.load()
 
 
-def registers(count: int, dtype: Any) -> fx.Tensor:
+def registers(count: int, dtype: type[fx.Numeric]) -> fx.Tensor:
     return fx.make_rmem_tensor(fx.make_layout(count, 1), dtype)
 
 
@@ -151,10 +153,10 @@ class Reader:
     there is an address for each, and the rest is added to it by the instruction.
     """
 
-    def __init__(self, tile: Tile, machine: Machine, keys: Cut, values: Cut, lane: Any) -> None:
+    def __init__(self, tile: Tile, machine: Machine, keys: Cut, values: Cut, lane: fx.Int32) -> None:
         self.tile, self.machine, self.keys, self.values = tile, machine, keys, values
         self.low, self.part = lane % 16, lane // 16
-        self.first: dict[tuple[str, int], Any] = {}
+        self.first: dict[tuple[str, int], fx.Int32] = {}
         """Where a lane's units are, by what they are and by the constant that permutes them."""
         self.long = tile.n // machine.unit
         """Units of a column that was turned."""
@@ -188,31 +190,31 @@ class Reader:
         reads = range(item * count, (item + 1) * count)
         return operands([read(base + self.column_at(j, r), m.unit) for r in reads], m.each)
 
-    def key_at(self, t: int, r: int) -> Any:
+    def key_at(self, t: int, r: int) -> fx.Int32:
         """Where read `r` of the 16 keys `t` is."""
         m, units = self.machine, self.keys.units
         mask = bits(units)
         return self._place("k", r * m.groups & mask) + (t * 16 * units + (r * m.groups & ~mask)) * m.unit
 
-    def column_at(self, j: int, r: int) -> Any:
+    def column_at(self, j: int, r: int) -> fx.Int32:
         """Where read `r` of 16 columns is that were turned."""
         m, mask = self.machine, bits(self.long)
         place = self._place("c", (r * m.groups ^ 2 * j) & mask)
         return place + (16 * j * self.long + (r * m.groups & ~mask)) * m.unit
 
-    def value_at(self, j: int, r: int) -> Any:
+    def value_at(self, j: int, r: int) -> fx.Int32:
         """Where a lane's part of read `r` of 16 columns is, which transposes them."""
         m, units = self.machine, self.values.units
         high, unit = (16, 2 * j) if m.size == 2 else (32, j)
         mask = 2 * bits(units // 2) if m.size == 2 else bits(units)
         return self._place("v", unit & mask) + (r * high * units + (unit & ~mask)) * m.unit
 
-    def _place(self, what: str, constant: int) -> Any:
+    def _place(self, what: str, constant: int) -> fx.Int32:
         if (what, constant) not in self.first:
             self.first[what, constant] = self._compute(what, constant)
         return self.first[what, constant]
 
-    def _compute(self, what: str, constant: int) -> Any:
+    def _compute(self, what: str, constant: int) -> fx.Int32:
         m, low, part = self.machine, self.low, self.part
         if what == "k":
             units = self.keys.units
@@ -234,6 +236,6 @@ def bits(units: int) -> int:
 
 
 __all__ = [
-    "Reader", "column_place", "copy_unit", "group_of", "held", "joined", "key_of", "load_unit", "mixed", "mixed_column", "mixed_value",
-    "operands", "registers", "turned", "unit_of", "write",
+    "Reader", "column_place", "copy_unit", "group_of", "held", "joined", "key_of", "load_unit", "mixed",
+    "mixed_column", "mixed_value", "operands", "registers", "turned", "unit_of", "write",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ apart. Maxima cross them at every step, sums at the end.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import flydsl.expr as fx
 
@@ -44,7 +44,14 @@ class Products:
     """What a wave holds: queries, scores, sums, and the rows' maxima and totals."""
 
     def __init__(
-        self, tile: Tile, machine: Machine, kind: Kind, dtype: Any, cuts: tuple[Cut, Cut], lane: Any, where: Where
+        self,
+        tile: Tile,
+        machine: Machine,
+        kind: Kind,
+        dtype: type[fx.Numeric],
+        cuts: tuple[Cut, Cut],
+        lane: fx.Int32,
+        where: Where,
     ) -> None:
         self.tile, self.machine, self.kind, self.dtype, self.where = tile, machine, kind, dtype, where
         self.part, self.run = lane // 16, machine.run
@@ -64,7 +71,7 @@ class Products:
                 x.fill(0.0)
         self.asked: list[list[fx.Vector]] = []
 
-    def ask(self, source: fx.Pointer, row: fx.Int32, first: Any) -> None:
+    def ask(self, source: fx.Pointer, row: fx.Int32, first: fx.Int32) -> None:
         """Load queries; `first` is the wave's first row."""
         m = self.machine
         for i in range(self.high):
@@ -118,7 +125,7 @@ class Products:
             if at % (ahead // 2) == ahead // 2 - 1:
                 fx.rocdl.sched_barrier(0)
 
-    def mask(self, begin: Any, sight: Sight) -> None:
+    def mask(self, begin: fx.Int32, sight: Sight) -> None:
         """Scores of a step that are not seen become minus infinity."""
         here = begin + self.part * self.run
         for i in range(self.high):
@@ -135,7 +142,7 @@ class Products:
                     self.scores[i][t][e] = seen.select(self.scores[i][t][e], fx.Float32(float("-inf")))
 
     def change(
-        self, begin: Any, scale: Any, extras: Extras, sight: Sight, of_bias: Steps, alibi_batch: fx.Int32
+        self, begin: fx.Int32, scale: fx.Float32, extras: Extras, sight: Sight, of_bias: Steps, alibi_batch: fx.Int32
     ) -> None:
         """The same with all that is done to scores, times log2(e)."""
         w = self.where
@@ -148,14 +155,14 @@ class Products:
                         extras, self.kind, sight, of_bias, alibi_batch,
                     )  # fmt: skip
 
-    def weigh(self, begin: Any, factor: Any, drop: Drop) -> tuple[list[list[fx.Vector]], list[fx.Float32]]:
+    def weigh(self, begin: fx.Int32, factor: fx.Float32, drop: Drop) -> tuple[list[list[fx.Vector]], list[fx.Float32]]:
         """Scores become weights, operands of the second product; and what earlier sums count now."""
         m, run = self.machine, self.run
         found: list[list[fx.Vector]] = []
         shares: list[fx.Float32] = []
         for i in range(self.high):
             values = [x.load() for x in self.scores[i]]
-            top = larger(over_groups(folded(values, larger), m, larger), self.highest[i])
+            top = larger(over_groups(folded(values, larger, larger), m, larger), self.highest[i])
             if m.size == 2:
                 top = ((top - self.highest[i]) * factor > float(LAZY)).select(top, self.highest[i])
             # A row that has seen nothing yet has no weights at all.
@@ -165,7 +172,7 @@ class Products:
             down = LIFT - down if m.size == 1 else -down
             both = [fx.Vector.filled(run, x, fx.Float32) for x in (factor, down)]
             weights = [fx.exp2(fx.fma(x, *both), fastmath="fast") for x in values]
-            self.total[i] = fx.fma(self.total[i], share, folded(weights, add))
+            self.total[i] = fx.fma(self.total[i], share, folded(weights, add, add))
             if self.kind.dropout:
                 key = begin + self.part * run
                 weights = [self._kept(x, key + 16 * t, 16 * i, drop) for t, x in enumerate(weights)]
@@ -188,15 +195,15 @@ class Products:
             for x in line:
                 x.store(x.load() * many)
 
-    def _kept(self, weights: fx.Vector, key: Any, row: int, drop: Drop) -> fx.Vector:
+    def _kept(self, weights: fx.Vector, key: fx.Int32, row: int, drop: Drop) -> fx.Vector:
         line = self.where.batch * self.where.heads + self.where.head
-        found: list[Any] = []
+        found: list[fx.Float32] = []
         for e in range(0, self.run, DRAWN):
             found += [stays(drop, x) for x in drawn(drop, line, self.where.row + row, key + e)]
         return weights * fx.Vector.from_elements(found, fx.Float32)
 
 
-def instruction(dtype: Any, machine: Machine) -> Any:
+def instruction(dtype: type[fx.Numeric], machine: Machine) -> fx.MmaAtom:
     if machine.instruction == "mfma_scale":
         return fx.make_mma_atom(fx.rocdl.cdna4.MFMA_Scale(16, 16, machine.atom_k, dtype))
     make = fx.rocdl.MFMA if machine.instruction == "mfma" else fx.rocdl.WMMA

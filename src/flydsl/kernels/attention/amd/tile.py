@@ -86,7 +86,7 @@ class Cut(NamedTuple):
 
     units: int
     """Of a row."""
-    count: int
+    moved: int
     """Units, or groups of them that are turned, that a thread moves."""
     elements: int
     """Of a stage."""
@@ -124,17 +124,6 @@ def shared_bytes(tile: Tile, machine: Machine) -> int:
     return both * machine.size * stages(machine)
 
 
-def registers(tile: Tile, machine: Machine) -> int:
-    """What a lane holds through the loop: queries, sums, scores, and a step on its way."""
-    each = tile.rows * machine.groups * 16
-    held = tile.rows * (tile.d * machine.size // 4 + tile.dv + tile.n) // machine.lanes
-    if machine.direct:
-        return held
-    moved = keys_cut(tile, machine).count + values_cut(tile, machine).count * TOGETHER
-    assert each
-    return held + moved * 4
-
-
 def problem(tile: Tile, machine: Machine, shared: int) -> str | None:
     """Why there is no such kernel; None if there is."""
     if tile.d % machine.step or tile.dv % 16 or not tile.d <= 256 >= tile.dv:
@@ -147,6 +136,6 @@ def problem(tile: Tile, machine: Machine, shared: int) -> str | None:
 
 
 __all__ = [
-    "TOGETHER", "UNIT_BYTES", "Cut", "Machine", "Tile", "keys_cut", "problem", "registers", "shared_bytes", "stages",
+    "TOGETHER", "UNIT_BYTES", "Cut", "Machine", "Tile", "keys_cut", "problem", "shared_bytes", "stages",
     "values_cut",
 ]  # fmt: skip
