@@ -120,7 +120,7 @@ class Mover:
         made: list[fx.Pointer] = []
         for i, (row, column) in enumerate(lines):
             key = step * self.tile.n + row
-            place = numbers[i] * each + key % self.pages.page * rows.row + column
+            place = numbers[i] * each + self._in_page(key) * rows.row + column
             if which == "v":
                 place = self._inside(column, place)
             made.append(source + (key < self.count).select(place, self.far))
@@ -133,7 +133,15 @@ class Mover:
         lines, numbers = (self.lines_k, self.pages_k) if which == "k" else (self.lines_v, self.pages_v)
         last = fx.max(self.count - 1, 0)
         for i, (row, _) in enumerate(lines):
-            numbers[i] = fx.Int32(self.pages.table[fx.min(step * self.tile.n + row, last) // self.pages.page])
+            numbers[i] = fx.Int32(self.pages.table[self._page(fx.min(step * self.tile.n + row, last))])
+
+    def _page(self, key: fx.Int32) -> fx.Int32:
+        assert self.pages is not None
+        return key >> (self.tile.page.bit_length() - 1) if self.tile.page else key // self.pages.page
+
+    def _in_page(self, key: fx.Int32) -> fx.Int32:
+        assert self.pages is not None
+        return key & (self.tile.page - 1) if self.tile.page else key % self.pages.page
 
     def load_keys(self, step: fx.Int32) -> None:
         for to, source in zip(self.held_k, self._sources("k", step), strict=True):

@@ -14,7 +14,8 @@ import flydsl.expr as fx
 from ...matmul.amd.kernel import UNIT_SCALE
 from ..dropout import TOGETHER as DRAWN
 from ..dropout import Drop, drawn, stays
-from ..plain import Extras, Kind, Sight, Steps, changed
+from ..plain import Extras, Kind, Sight, Steps
+from ..softmax import LOG2E
 from . import places
 from .softmax import add, folded, larger, narrowed, over_groups
 from .tile import Cut, Machine, Tile
@@ -127,33 +128,53 @@ class Products:
 
     def mask(self, begin: fx.Int32, sight: Sight) -> None:
         """Scores of a step that are not seen become minus infinity."""
-        here = begin + self.part * self.run
         for i in range(self.high):
-            place = self.where.row + 16 * i + self.where.shift
-            behind = self.where.keys
-            if self.kind.right:
-                behind = fx.min(behind, place + sight.right + 1)
-            behind, before = behind - here, place - sight.left - here
+            before, seen = self._seen(begin, sight, i)
             for t in range(self.wide):
                 for e in range(self.run):
-                    seen = behind > 16 * t + e
-                    if self.kind.left:
-                        seen = seen & (before <= 16 * t + e)
-                    self.scores[i][t][e] = seen.select(self.scores[i][t][e], fx.Float32(float("-inf")))
+                    # One comparison without a sign has both ends.
+                    inside = fx.Uint32(16 * t + e - before) < seen
+                    self.scores[i][t][e] = inside.select(self.scores[i][t][e], fx.Float32(float("-inf")))
+
+    def _seen(self, begin: fx.Int32, sight: Sight, i: int) -> tuple[fx.Int32, fx.Uint32]:
+        """The first key of a step that a lane's query sees, counted from the lane's first one, and how many."""
+        here = begin + self.part * self.run
+        place = self.where.row + 16 * i + self.where.shift
+        behind, before = self.where.keys, fx.Int32(0)
+        if self.kind.right:
+            behind = fx.min(behind, place + sight.right + 1)
+        if self.kind.left:
+            before = fx.max(before, place - sight.left)
+        return before - here, fx.Uint32(fx.max(behind - before, 0))
 
     def change(
         self, begin: fx.Int32, scale: fx.Float32, extras: Extras, sight: Sight, of_bias: Steps, alibi_batch: fx.Int32
     ) -> None:
-        """The same with all that is done to scores, times log2(e)."""
+        """Scores of a step with all that is done to them, times log2(e); those that are not seen as `mask` has them."""
         w = self.where
+        inner = scale / sight.softcap if self.kind.softcap else scale
         for i in range(self.high):
+            row = w.row + 16 * i
+            before, seen = self._seen(begin, sight, i)
+            line = None
+            if extras.bias is not None:
+                # Behind the last row and the last key those are read again, for nobody.
+                at = fx.Int64(w.batch) * of_bias.batch + fx.Int64(w.head) * of_bias.head
+                line = extras.bias + (at + fx.Int64(fx.min(row, w.queries - 1)) * of_bias.row)
+            slope = None if extras.alibi is None else fx.Float32(extras.alibi[w.batch * alibi_batch + w.head])
             for t in range(self.wide):
                 for e in range(self.run):
                     key = begin + (self.part * self.run + 16 * t + e)
-                    self.scores[i][t][e] = changed(
-                        self.scores[i][t][e] * scale, w.row + 16 * i, key, w.shift, w.queries, w.keys, w.batch, w.head,
-                        extras, self.kind, sight, of_bias, alibi_batch,
-                    )  # fmt: skip
+                    score = self.scores[i][t][e] * inner
+                    if self.kind.softcap:
+                        score = sight.softcap * bounded(score)
+                    if slope is not None:
+                        place = row + w.shift
+                        score = score - slope * fx.Float32(fx.max(place - key, key - place))
+                    if line is not None:
+                        score = score + fx.Float32(line[fx.Int64(fx.min(key, w.keys - 1)) * of_bias.column])
+                    inside = fx.Uint32(16 * t + e - before) < seen
+                    self.scores[i][t][e] = inside.select(score * LOG2E, fx.Float32(float("-inf")))
 
     def weigh(self, begin: fx.Int32, factor: fx.Float32, drop: Drop) -> tuple[list[list[fx.Vector]], list[fx.Float32]]:
         """Scores become weights, operands of the second product; and what earlier sums count now."""
@@ -201,6 +222,12 @@ class Products:
         for e in range(0, self.run, DRAWN):
             found += [stays(drop, x) for x in drawn(drop, line, self.where.row + row, key + e)]
         return weights * fx.Vector.from_elements(found, fx.Float32)
+
+
+def bounded(x: fx.Float32) -> fx.Float32:
+    """tanh, to a few units of 2 to the power -24: for scores, whose exponentials are taken."""
+    grown = fx.exp2(x * (2 * LOG2E), fastmath="fast")
+    return 1.0 - 2.0 * fx.rocdl.rcp(fx.Float32, grown + 1.0)
 
 
 def instruction(dtype: type[fx.Numeric], machine: Machine) -> fx.MmaAtom:

@@ -72,6 +72,8 @@ class Tile(NamedTuple):
     rows: int = 32
     """A multiple of 16."""
     waves: int = 4
+    page: int = 0
+    """Keys of a page where they are a power of two: no lane divides then."""
 
     @property
     def m(self) -> int:
