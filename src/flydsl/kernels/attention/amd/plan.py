@@ -16,6 +16,9 @@ from .tile import Machine, Tile, problem
 FEW = 16
 """Queries for which a wave has all; the other waves of a block only bring keys."""
 
+MOST = 128
+"""Registers of a lane for queries and sums, where it has 256 in all: of 16 rows in a wave of 32 lanes."""
+
 
 @lru_cache(256)
 def machine_for(target: GPUTarget, dtype: str, size: int, d: int, heads: int = 1) -> Machine | None:
@@ -41,8 +44,9 @@ def tile_for(machine: Machine, d: int, dv: int, queries: int, shared: int) -> Ti
     wide = max(d, dv)
     if machine.lanes == 32:
         tile = Tile(d, dv, 64 if wide <= 64 else 32, 16, 4 if queries <= 4 * 16 else 8)
-        if wide > 192 or dv > 128 < d:
-            tile = tile._replace(dv=dv // 2 if dv % 32 == 0 else dv)
+        # Registers of queries and sums. Where they are too many, two blocks have half of the values' columns each.
+        if d // 4 + dv // 2 > MOST:
+            tile = tile._replace(dv=dv // 2)
     else:
         rows = 32 if wide <= 192 and queries > FEW else 16
         n = 128 if wide <= 64 else 64 if wide <= 128 else 32
