@@ -1,12 +1,13 @@
-"""Main loops and registers of the matrix products for AMD GPUs (`kernels/matmul/amd/kernel.py`), by instruction class.
+"""Main loops and registers of the kernels for AMD GPUs (`kernels/{matmul,attention}/amd`), by instruction class.
 
     python benchmarks/main_loop.py                 # ours, for all architectures
     python benchmarks/main_loop.py --peer          # beside what FlyDSL makes of the same source
     python benchmarks/main_loop.py --tiles         # every tile that `matmul` may take
+    python benchmarks/main_loop.py --attention     # the tiles of `attention`
 
 A row is a kernel of 128 x 128 results where it says nothing else; counts are of the loop, which works on some tiles of
-K, and the last but two columns are vector and scalar instructions for each matrix instruction. Needs no GPU, but torch.
-`--peer` sets FlyDSL up as `compile_time.py` does.
+K, or on a step of keys that needs no mask and grows no maximum by much. v/m and s/m are vector and scalar instructions
+for each matrix instruction. Needs no GPU, but torch. `--peer` sets FlyDSL up as `compile_time.py` does.
 """
 
 import argparse
@@ -50,17 +51,55 @@ class Loop(NamedTuple):
         return self.counts[name] / self.counts["matrix"]
 
 
+class Block(NamedTuple):
+    """Lines up to a branch or in front of a label, and the blocks that may come next."""
+
+    lines: list[str]
+    after: list[int]
+
+
+def blocks_of(asm: str) -> list[Block]:
+    labels: dict[str, int] = {}
+    parts: list[list[str]] = [[]]
+    for line in re.sub(r"[ \t]*;.*", "", asm).splitlines():
+        label = re.match(r"(\.LBB\w+):", line)
+        if parts[-1] and (label or re.match(r"s_c?branch|s_endpgm", parts[-1][-1])):
+            parts.append([])
+        if label:
+            labels[label[1]] = len(parts) - 1
+        elif re.match(r"\s+[a-z]", line):
+            parts[-1].append(line.strip())
+    found: list[Block] = []
+    for i, lines in enumerate(parts):
+        last = lines[-1] if lines else ""
+        branch = re.match(r"s_c?branch\w* (\.LBB\w+)", last)
+        after = [labels[branch[1]]] if branch and branch[1] in labels else []
+        if not re.match("s_branch|s_endpgm", last) and i + 1 < len(parts):
+            after.append(i + 1)
+        found.append(Block(lines, after))
+    return found
+
+
 def main_loop(asm: str) -> list[str]:
-    """Lines of the loop with the most matrix instructions."""
-    parts = re.split(r"^(\.LBB\w+):", re.sub(r"[ \t]*;.*", "", asm), flags=re.M)
-    loops: list[list[str]] = []
-    for label, body in zip(parts[1::2], parts[2::2], strict=True):
-        found = re.match(rf"(?s)(.*?s_cbranch_\w+ {label})\n", body)
-        if found:
-            loops.append([line.strip() for line in found[1].splitlines() if re.match(r"\s+[a-z]", line)])
-    if not loops:
+    """Lines of the shortest way through the loop with the most matrix instructions, with all of these."""
+    blocks = blocks_of(asm)
+    best: tuple[int, int, list[str]] | None = None
+    for head in range(len(blocks)):
+        end = max((i for i, block in enumerate(blocks) if i >= head and head in block.after), default=-1)
+        ways = [[head]] if end >= 0 else []
+        while ways:
+            way = ways.pop()
+            for after in blocks[way[-1]].after:
+                if after == head:
+                    lines = [line for i in way for line in blocks[i].lines]
+                    count = sum(re.match(MATRIX, line) is not None for line in lines)
+                    if best is None or (-count, len(lines)) < best[:2]:
+                        best = -count, len(lines), lines
+                elif head < after <= end and after not in way:
+                    ways.append([*way, after])
+    if best is None:
         raise BenchmarkError("the assembly has no loop")
-    return max(loops, key=lambda lines: sum(re.match(MATRIX, line) is not None for line in lines))
+    return best[2]
 
 
 def class_of(line: str) -> str:
@@ -91,6 +130,13 @@ def read_loop(asm: str) -> Loop:
 def cases() -> dict[str, Any]:
     sys.path[:0] = [str(ROOT / "src"), str(PEER_SOURCE)]
     from loops import CASES  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+
+    return CASES  # pyright: ignore[reportUnknownVariableType]
+
+
+def attentions() -> dict[str, Any]:
+    sys.path[:0] = [str(ROOT / "src")]
+    from attention_loops import CASES  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
 
     return CASES  # pyright: ignore[reportUnknownVariableType]
 
@@ -150,16 +196,18 @@ def row(name: str, loop: Loop) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Counts instructions in the main loops of the matrix products.")
+    parser = argparse.ArgumentParser(description="Counts instructions in the main loops of the kernels for AMD GPUs.")
     parser.add_argument("names", nargs="*", help="parts of the names of cases; all of them by default")
     parser.add_argument("--peer", action="store_true", help="also what FlyDSL makes of the same source")
     parser.add_argument("--peer-python", type=Path, help="interpreter of a ready environment with FlyDSL")
     parser.add_argument("--tiles", action="store_true", help="every tile that the entry point may take")
+    parser.add_argument("--attention", action="store_true", help="attentions instead of matrix products")
     arguments: Any = parser.parse_args()
     arguments.warm_up, arguments.processor_time = "warm_up", False
     subject = peer(arguments) if arguments.peer else None
     rows: list[list[str]] = []
-    for name, case in (every_tile() if arguments.tiles else cases()).items():
+    found = attentions() if arguments.attention else every_tile() if arguments.tiles else cases()
+    for name, case in found.items():
         if arguments.names and not any(part in name for part in arguments.names):
             continue
         rows.append(row(name, read_loop(ours(case))))

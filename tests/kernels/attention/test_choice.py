@@ -19,8 +19,11 @@ from .oracle import random
     [
         ("sm_90a", 64, "hopper", "hopper_attention"),
         ("sm_80", 64, "matrix", "matrix_attention"),
-        ("gfx942", 64, "matrix", "matrix_attention"),
-        ("gfx1201", 64, "matrix", "matrix_attention"),
+        ("gfx942", 64, "amd.entry", "amd_attention"),
+        ("gfx950", 64, "amd.entry", "amd_attention"),
+        ("gfx1201", 64, "amd.entry", "amd_attention"),
+        ("gfx942", 48, "matrix", "matrix_attention"),
+        ("gfx1100", 64, "matrix", "matrix_attention"),
         ("native", 64, "plain", "plain_attention"),
         ("sm_90a", 64, "hopper_backward", "hopper_backward"),
         ("gfx942", 64, "plain_backward", "plain_backward"),

@@ -8,6 +8,8 @@ import torch
 
 from flydsl.kernels import attention
 from flydsl.kernels.attention import calls, entry
+from flydsl.kernels.attention.amd import calls as amd_calls
+from flydsl.kernels.attention.amd.tile import Tile as AmdTile
 from flydsl.kernels.attention.plan import splits_for, tile_for, tile_for_few
 from flydsl.kernels.attention.tile import Form, Tile, problem
 
@@ -21,7 +23,7 @@ def checked(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, emulate):
-    """Hopper's kernel in tiles of few keys: as many cases, in less code."""
+    """Hopper's kernel, and AMD's, in tiles of few keys: as many cases, in less code."""
     emulate("sm_90a")
 
     def tile(d: int, dv: int, form: Form, queries: int, size: int) -> Tile:
@@ -31,6 +33,7 @@ def small(monkeypatch: pytest.MonkeyPatch, emulate):
     monkeypatch.setattr(
         calls, "tile_for_few", lambda d, dv, page, size: Tile(d, dv, 16 if page and size == 2 else 32, 1, size=size)
     )
+    monkeypatch.setattr(amd_calls, "tile_for", lambda machine, d, dv, queries, shared: AmdTile(d, dv, 32, 16, 2))
     entry._decided.clear()
     yield
     entry._decided.clear()
@@ -40,7 +43,7 @@ def arrays(rng: np.random.Generator, b: int, s: int, sk: int, h: int, hk: int, d
     return random(rng, b, s, h, d, dtype=dtype), *(random(rng, b, sk, hk, x, dtype=dtype) for x in (d, dv))
 
 
-@pytest.mark.parametrize("arch", ["sm_90a", "sm_80", "gfx942", "gfx1201", "native"])
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80", "gfx942", "gfx1100", "gfx1201", "native"])
 def test_every_stack(arch: str, rng: np.random.Generator, small, emulate):
     emulate(arch)
     for shape, causal in (((2, 21, 37, 4, 2, 32, 32), True), ((1, 1, 1, 1, 1, 32, 32), True)):

@@ -20,7 +20,11 @@ import flydsl.kernels as k
 from flydsl.compiler.kernel_function import KernelFunction
 from flydsl.cpu.schedules.findings import ScheduleReport
 from flydsl.kernels.attention import attention_backward
+from flydsl.kernels.attention.amd.entry import amd_attention
+from flydsl.kernels.attention.amd.plan import machine_for
+from flydsl.kernels.attention.amd.tile import Tile as AmdTile
 from flydsl.kernels.attention.combine import combine
+from flydsl.kernels.attention.plain import Kind
 from flydsl.kernels.gemm_sm90 import gemm_sm90
 from flydsl.kernels.matmul.few.thin import Thin
 from flydsl.kernels.matmul.few.thin_kernel import thin_matmul
@@ -84,6 +88,20 @@ def combined() -> tuple[Any, ...]:
     """Three parts of the keys."""
     parts, heights, out = f32(3, 1, 2, 5, 64), f32(3, 1, 2, 5), torch.zeros(1, 5, 2, 64).bfloat16()
     return combine, parts, heights, out, None, None, 3, 1, 5, 2, *(out.stride(i) for i in range(3)), 64
+
+
+def amd_attention_of() -> tuple[Any, ...]:
+    """Three steps of keys, the last of which has an end, in the smallest tile."""
+    machine = machine_for(flyc.get_backend().target, "bfloat16", 2, 32)
+    assert machine is not None
+    tile = AmdTile(32, 32, 32, 16, 2)
+    q, keys, v, out = bf16(20, 32), bf16(70, 32), bf16(70, 32), torch.zeros(20, 32).bfloat16()
+    strides = (0, 32, 32) * 4
+    numbers = (1, 20, 70, 1, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0)
+    kind = Kind(32, 32, False, True, False, False, False)
+    arrays = (x.reshape(-1) for x in (q, keys, v, out))
+    rest = (0, 0, 0, 0, 20, 20, 0, 0, 0, 0, 0, 0, 32**-0.5, 0.0, 32**-0.5, 0, 0, 1.0)
+    return amd_attention, *arrays, torch.zeros(20), *[None] * 10, *numbers, *strides, *rest, tile, machine, kind
 
 
 def slices(together: bool = False) -> tuple[Any, ...]:
@@ -215,11 +233,15 @@ CALLS: dict[str, Call] = {
         False,
     ),
     "attention by mma": Call(
-        "gfx942",
+        "sm_80",
         lambda: (k.attention, bf16(1, 20, 1, 32), bf16(1, 40, 1, 32), bf16(1, 40, 1, 32)),
         "attention.matrix.matrix_kernel",
         False,
     ),
+    **{
+        f"attention on {arch}": Call(arch, amd_attention_of, "attention.amd.kernel.amd_attention_kernel", False)
+        for arch in ("gfx942", "gfx950", "gfx1201")
+    },
     "attention of f32": Call(
         HOPPER,
         lambda: (k.attention, f32(1, 20, 1, 16), f32(1, 24, 1, 16), f32(1, 24, 1, 16)),

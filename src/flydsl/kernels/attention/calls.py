@@ -51,7 +51,14 @@ def strides_of(x: Array, packed: bool) -> tuple[int, int, int, int]:
 
 def decide(request: Request, out: Array, where: Target) -> Run:
     """The fastest kernel that can do it."""
-    found = on_hopper(request, out, where) if where.hopper else None
+    if where.hopper:
+        found = on_hopper(request, out, where)
+    elif where.target.has("amd"):
+        from .amd.calls import on_amd
+
+        found = on_amd(request, out, where)
+    else:
+        found = None
     return anywhere(request, out, where) if found is None else found
 
 

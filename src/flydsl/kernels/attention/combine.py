@@ -1,6 +1,6 @@
 """Results of parts of the keys, each with the logarithm of its sum of exponentials, become one.
 
-A warp has a row of a head. Its lanes have a part's logarithm each, and four columns of the sums; what several parts
+32 lanes have a row of a head. They have a part's logarithm each, and four columns of the sums; what several parts
 have is asked for before the first of them is waited for. Parts without a key have minus infinity and count nothing.
 """
 
@@ -10,6 +10,7 @@ from typing import cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl.expr.nvgpu.target import trace_target
 
 from .softmax import LN2, LOG2E
 from .walk import pointer_of
@@ -22,6 +23,12 @@ COLUMNS = 4
 """Neighbouring columns of a lane."""
 BATCH = 8
 """Parts that are asked for together."""
+
+
+def starts_early() -> bool:
+    """Whether a kernel may start before the one it depends on is done."""
+    target = trace_target()
+    return target is not None and target.has("dependent_launch")
 
 
 @flyc.kernel
@@ -44,7 +51,8 @@ def combine_kernel(
     lane = fx.thread_idx.x % LANES
     at = fx.block_idx.x * WARPS + fx.thread_idx.x // LANES
     rows = batches * heads * queries
-    nv.griddepcontrol_wait()
+    if fx.const_expr(starts_early()):
+        nv.griddepcontrol_wait()
     if at < rows:
         line, row = at // queries, at % queries
         batch, head = line // heads, line % heads
@@ -58,7 +66,7 @@ def combine_kernel(
         for i in fx.range_constexpr(1, MOST // LANES):
             top = fx.maximumf(top, mine[i])
         for i in fx.range_constexpr(5):
-            top = fx.maximumf(top, fx.shuffle_xor(top, 1 << i))
+            top = fx.maximumf(top, fx.shuffle_xor(top, 1 << i, LANES))
         if fx.const_expr(sinks is not None):
             top = fx.maximumf(top, fx.Float32(cast("fx.Pointer", sinks)[head]) * LOG2E)
         none = top == float("-inf")
@@ -68,7 +76,7 @@ def combine_kernel(
         for i in fx.range_constexpr(1, MOST // LANES):
             total = total + weights[i]
         for i in fx.range_constexpr(5):
-            total = total + fx.shuffle_xor(total, 1 << i)
+            total = total + fx.shuffle_xor(total, 1 << i, LANES)
         if fx.const_expr(sinks is not None):
             total = total + fx.exp2(fx.Float32(cast("fx.Pointer", sinks)[head]) * LOG2E - height)
         groups = -(-dv // (COLUMNS * LANES))
@@ -85,8 +93,8 @@ def combine_kernel(
                     here = parts + (place * dv + fx.min(column, dv - COLUMNS))
                     there.append(cast("fx.Vector", nv.load_global(here, COLUMNS)))
                 for i in fx.range_constexpr(BATCH):
-                    low = fx.shuffle_idx(weights[0], (s + i) % LANES)
-                    high = fx.shuffle_idx(weights[1], (s + i) % LANES)
+                    low = fx.shuffle_idx(weights[0], (s + i) % LANES, LANES)
+                    high = fx.shuffle_idx(weights[1], (s + i) % LANES, LANES)
                     weight = (fx.Int32(s) + i < LANES).select(low, high)
                     for c in fx.range_constexpr(COLUMNS):
                         sums[c, j] = sums[c, j] + weight * there[i][c]
@@ -126,5 +134,5 @@ def combine(
         splits, batches, queries, heads,
         batch_out, row_out, head_out,
     ).launch(
-        grid=fx.ceildiv(batches * heads * queries, WARPS), block=WARPS * LANES, stream=stream, pdl=True
+        grid=fx.ceildiv(batches * heads * queries, WARPS), block=WARPS * LANES, stream=stream, pdl=starts_early()
     )  # fmt: skip

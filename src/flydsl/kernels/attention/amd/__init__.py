@@ -1,0 +1,1 @@
+"""Attention with the matrix instructions of AMD's GPUs."""

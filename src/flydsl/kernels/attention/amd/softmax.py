@@ -1,0 +1,67 @@
+"""The softmax of a wave's rows as their scores come: a lane has one query of each 16, and `run` of every 16 keys.
+
+The other keys of its query are in the lanes 16 apart. Maxima cross them at every step, sums at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import flydsl.expr as fx
+
+from .tile import Machine
+
+Values = TypeVar("Values", fx.Float32, fx.Vector)
+
+
+def folded(
+    values: list[fx.Vector],
+    combine: Callable[[fx.Vector, fx.Vector], fx.Vector],
+    scalars: Callable[[fx.Float32, fx.Float32], fx.Float32],
+) -> fx.Float32:
+    """All elements combined, as a tree."""
+    while len(values) > 1:
+        rest = values[len(values) // 2 * 2 :]
+        values = [combine(a, b) for a, b in zip(values[::2], values[1::2], strict=False)] + rest
+    one = values[0]
+    parts = [cast("fx.Float32", one[i]) for i in range(one.numel)]
+    while len(parts) > 1:
+        parts = [scalars(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
+
+
+def over_groups(x: fx.Float32, machine: Machine, combine: Callable[[fx.Float32, fx.Float32], fx.Float32]) -> fx.Float32:
+    """The values of the lanes that share a query, combined."""
+    for i in range(machine.groups.bit_length() - 1):
+        x = combine(x, fx.shuffle_xor(x, 16 << i, machine.lanes))
+    return x
+
+
+def larger(a: Values, b: Values) -> Values:
+    """Of numbers; what is none comes to the result by the exponentials."""
+    return fx.maxnumf(a, b, fastmath="nnan")
+
+
+def add(a: Values, b: Values) -> Values:
+    return fx.arith.addf(a, b)
+
+
+def narrowed(values: fx.Vector, dtype: type[fx.Numeric], machine: Machine) -> fx.Vector:
+    """Weights in the type of the values."""
+    if dtype.width == 8:
+        convert = fx.rocdl.cvt_pk_fp8_f32 if dtype is fx.Float8E4M3FN else fx.rocdl.cvt_pk_bf8_f32
+        words: list[fx.Int32] = []
+        for i in range(0, values.numel, 4):
+            low = convert(fx.Int32, values[i], values[i + 1])
+            words.append(convert(fx.Int32, values[i + 2], values[i + 3], low, True))
+        return fx.Vector.from_elements(words, fx.Int32).bitcast(dtype)
+    if dtype is fx.Float16 or machine.rounds:
+        return values.to(dtype)
+    # To the nearest; weights are no negative numbers, and halves go up.
+    bits = values.bitcast(fx.Int32) + 0x8000
+    pairs = [fx.rocdl.perm_b32(bits[i + 1], bits[i], 0x07060302) for i in range(0, values.numel, 2)]
+    return fx.Vector.from_elements(pairs, fx.Int32).bitcast(dtype)
+
+
+__all__ = ["add", "folded", "larger", "narrowed", "over_groups"]
