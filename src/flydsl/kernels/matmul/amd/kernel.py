@@ -218,21 +218,21 @@ def amd_kernel(
         if fx.const_expr(not form.shuffled):
             fx.copy(move, held_w, to_w[None, None, None, stage])
 
-    def copy_rows(source: Any, to: Any, step: Any, count: int, at: Any, shift: Any, stage: int) -> None:
+    def copy_rows(source: Any, to: Any, step: Any, count: int, at: Any, stage: int) -> None:
         """Straight into shared memory, where lanes follow each other: it is what they read that is swizzled."""
         atom = fx.make_copy_atom(rocdl.cdna4.BufferLoadAsyncLDS128b(), dtype).set_value("soffset", at)
         piece = fx.make_layout(unit, 1)
-        first = fx.get_iter(source) + ((wave * each + lane // units) * step + unit_of * unit + shift)
+        first = fx.get_iter(source) + ((wave * each + lane // units) * step + unit_of * unit)
         for i in fx.range_constexpr(count * units // threads):
             into = to + ((i * each * tile.waves + wave * each) * depth + stage * (count * depth))
             fx.copy_atom_call(
                 atom, fx.make_view(first + i * each * tile.waves * step, piece), fx.make_view(into, piece)
             )
 
-    def copy_tile(at: Any, shift: Any, stage: int) -> None:
-        copy_rows(tile_a, plain_a, step_a, tile.m, at, shift, stage)
+    def copy_tile(at: Any, stage: int) -> None:
+        copy_rows(tile_a, plain_a, step_a, tile.m, at, stage)
         if fx.const_expr(not form.shuffled):
-            copy_rows(tile_w, plain_w, step_w, tile.n, at, shift, stage)
+            copy_rows(tile_w, plain_w, step_w, tile.n, at, stage)
         rocdl.asyncmark()
 
     def load_weights(at: Any, which: int) -> None:
@@ -330,29 +330,24 @@ def amd_kernel(
         read_half(0, after)
         if fx.const_expr(not form.shuffled):
             read_weights(after, 1 - which)
-        copy_tile(along(number + stages) * depth, 0, stage)
+        copy_tile(along(number + stages) * depth, stage)
         multiply(1, which)
         interleave(products, ["dsrd"] * (reads if form.shuffled else reads + reads_w) + ["dma"] * moved)
         rocdl.sched_barrier(0)
 
     if fx.const_expr(form.mx != ""):
         load_scales(tiles - 1, 0)
+    # Registers of lanes out of range are zeros; whether shared memory behind a straight copy is, nobody promises.
+    load_tile(end, (end + tid % units * unit < k).select(fx.Int32(0), fx.Int32(behind)))
     if fx.const_expr(form.direct):
-        unit_column = unit_of * unit
-        copy_tile(end, (end + unit_column < k).select(fx.Int32(0), fx.Int32(behind)), 0)
         for i in fx.range_constexpr(1, stages):
-            copy_tile(along(i) * depth, 0, i)
-        if fx.const_expr(form.shuffled):
-            load_weights(end, 0)
-        fx.barrier()
-    else:
-        unit_column = tid % units * unit
-        load_tile(end, (end + unit_column < k).select(fx.Int32(0), fx.Int32(behind)))
-        if fx.const_expr(form.shuffled):
-            load_weights(end, 0)
-        write_stage(0)
+            copy_tile(along(i) * depth, i)
+    if fx.const_expr(form.shuffled):
+        load_weights(end, 0)
+    write_stage(0)
+    if fx.const_expr(not form.direct):
         load_tile(along(1) * depth, 0)
-        fx.barrier()
+    fx.barrier()
     read_half(0, 0)
     if fx.const_expr(not form.shuffled):
         read_weights(0, 0)
