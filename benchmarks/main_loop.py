@@ -25,7 +25,7 @@ CLASSES = {
     "matrix": MATRIX,
     "wait": "s_wait|s_delay_alu|s_nop|s_clause",
     "barrier": "s_barrier",
-    "to shared": r"buffer_load\w* lds",
+    "to shared": r"buffer_load\w* lds|tensor_load_to_lds",
     "load": r"(?:buffer|global)_load",
     "read": r"ds_(?:read|load)",
     "write": r"ds_(?:write|store)",

@@ -260,9 +260,9 @@ def test_main_loop(name: str, bench):
 
 def test_mx_main_loop(bench):
     """Scales come as words of which an instruction picks a byte: nothing is computed for them."""
-    form = Form("mfma", 64, part=16, direct=True, mx="Float4E2M1FN")
+    form = Form("mfma", 64, part=16, direct="buffer", mx="Float4E2M1FN")
     a, c, words = torch.zeros(256, 512, dtype=torch.int8), torch.zeros(256, 256), torch.zeros(4096, dtype=torch.int32)
-    numbers = (256, 256, 512, 1, 512, 512, 256, 0, 0, 0, 2, Tile(128, 128, 128, 2, 2), form)
+    numbers = (256, 256, 512, 1, 512, 512, 256, 0, 0, 0, 2, 512, Tile(128, 128, 128, 2, 2), form)
     artifact = flyc.compile(
         amd_matmul, a, a, c, None, None, None, None, *numbers, blocks_w=words, blocks_a=words, target="rocm:gfx950"
     ).artifact

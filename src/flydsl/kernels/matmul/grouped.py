@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from flydsl.errors import DSLTypeError, DSLValueError
 
 from ..activations import ACTIVATIONS
+from .amd.calls import groups_on_amd
 from .arrays import Array, HostArray, address, array_key, describe, empty, environment_key, in_line, packed
 from .calls import engine_form
 from .entry import target_of
@@ -100,6 +101,9 @@ def _check(a: HostArray, b: HostArray, offsets: HostArray, activation: str | Non
 
 
 def _run(request: Request, out: Array, where: Target) -> Any:
+    found = groups_on_amd(request, out, where)
+    if found is not None:
+        return _arranged(request, out, found)
     return _on_hopper(request, out, where) or _anywhere(request, out)
 
 

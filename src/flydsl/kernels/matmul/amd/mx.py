@@ -184,9 +184,9 @@ def matmul_mx(
     length = k * FORMATS[x.kind].bits // 8
     step_c = describe("out", out).strides[0] if m > 1 else n
     form = (
-        Form("mfma", 64, part=16, direct=True)
+        Form("mfma", 64, part=16, direct="buffer")
         if x.kind == "float4_e2m1fn"
-        else Form("mfma_scale", 128, part=32, direct=True)
+        else Form("mfma_scale", 128, part=32, direct="buffer")
     )
     width = 4 if n % 4 == 0 and step_c % 4 == 0 and describe("out", out).address % 16 == 0 else 1
     extras = () if bias is None else ("bias",)
@@ -194,7 +194,7 @@ def matmul_mx(
     more = {} if stream is None else {"stream": stream}
     amd_matmul(
         as_type(x.data, x.kind), as_type(y.data, y.kind), out, bias, None, None, None, m, n, length, 1, length, length,
-        step_c, 0, 0, 0, min(8, -(-m // HIGH)), TILE, form, blocks_w=y.words, blocks_a=x.words, **more,
+        step_c, 0, 0, 0, min(8, -(-m // HIGH)), length, TILE, form, blocks_w=y.words, blocks_a=x.words, **more,
     )  # fmt: skip
     return out
 
