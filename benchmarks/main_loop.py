@@ -74,7 +74,7 @@ def read_loop(asm: str) -> Loop:
     counts = Counter(class_of(line) for line in lines)
     waits: list[int] = []
     for line in lines:
-        found = re.search(r"vmcnt\((\d+)\)|s_wait_loadcnt(_dscnt)? (0x[0-9a-f]+)", line)
+        found = re.search(r"vmcnt\((\d+)\)|s_wait_(?:load|tensor)cnt(_dscnt)? (0x[0-9a-f]+)", line)
         if found:
             waits.append(int(found[1]) if found[1] else int(found[3], 16) >> (8 if found[2] else 0))
 

@@ -238,7 +238,7 @@ LOOPS = {
     "int8 on gfx950": ("v_mfma_i32_16x16x64_i8", 64, 0.5),
     "f16 on gfx1100": ("v_wmma_f32_16x16x16_f16", 32, 0.31),
     "f16 on gfx1201": ("v_wmma_f32_16x16x16_f16", 32, 0.31),
-    "f16 on gfx1250": ("v_wmma_f32_16x16x32_f16", 16, 0.56),
+    "f16 on gfx1250": ("v_wmma_f32_16x16x32_f16", 32, 0.91),
 }
 """Instruction, how often it stands in the loop, and the scalar instructions beside each that FlyDSL 0.4.1 needs."""
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl.expr.rocdl import tdm_ops
 
 UNIT_BYTES = 16
 """What a lane loads at once."""
@@ -266,7 +267,7 @@ def amd_kernel(
         place = fx.Uint32(place + stage * (count * pitch * size))
         first = [fx.Int64(place) << 32 | 1, address + fx.Int64(fx.Uint32(at * size))]
         made = fx.Vector.from_elements(first, fx.Int64).bitcast(fx.Int32)
-        rocdl.tdm_ops.tensor_load_2d(rocdl.tdm_ops.TDMDescriptor2D(made, rest[ragged]))
+        tdm_ops.tensor_load_2d(tdm_ops.TDMDescriptor2D(made, rest[ragged]))
 
     words_a: Any = None
     words_w: Any = None
@@ -432,7 +433,7 @@ def amd_kernel(
             multiply(1, i % 2)
             if fx.const_expr(i + 2 < stages):
                 if fx.const_expr(form.direct == "tensor"):
-                    rocdl.s_wait_tensorcnt(0)
+                    copies_are_there(0, 0)
                 fx.barrier()
                 read_half(0, i + 1)
                 read_weights(i + 1, (i + 1) % 2)
@@ -528,9 +529,11 @@ def described(across: Any, down: Any, rows: int, columns: int, gap: int, step: A
     """The second group of a tensor's words: elements and rows that are left of it, the tile, and the steps of rows."""
     line, free = columns * size // 4, gap * size // 4
     flags = (size.bit_length() - 1) << 16 | 1 << 20 | (line.bit_length() - 2) << 22 | (free - 1) << 25
-    words = [fx.Int32(flags), across << 16, across >> 16 & 0xFFFF | down << 16,
-             down >> 16 & 0xFFFF | fx.Int32(columns << 16), fx.Int32(rows), step, fx.Int32(0), fx.Int32(0)]  # fmt: skip
-    return fx.Vector.from_elements([uniform(word) for word in words], fx.Int32)
+    # Words that only a scalar register can hold must come from some.
+    across, down, step = uniform(across), uniform(down), uniform(step)
+    words = [flags, across << 16, across >> 16 & 0xFFFF | down << 16, down >> 16 & 0xFFFF | columns << 16, rows, step,
+             0, 0]  # fmt: skip
+    return fx.Vector.from_elements([fx.Int32(word) for word in words], fx.Int32)
 
 
 def uniform(value: Any) -> Any:

@@ -173,6 +173,14 @@ def cuts(given: Given) -> Iterator[int]:
 
 
 @lru_cache(4096)
+def cut(given: Given, target: GPUTarget, tile: Tile) -> tuple[int, int]:
+    """How long the slices of K are that a tile is fastest with, and how many."""
+    speed = rate(target)
+    length = slice_length(given, tile, min(cuts(given), key=lambda count: (clocks(given, tile, speed, count), count)))
+    return length, -(-given.k // length)
+
+
+@lru_cache(4096)
 def best(given: Given, target: GPUTarget, form: Form, whole: bool = False) -> Plan:
     """The fastest tile and cut by the model. `whole`: of those that sum in the same order, whatever M is."""
     speed = rate(target)
@@ -189,4 +197,4 @@ def best(given: Given, target: GPUTarget, form: Form, whole: bool = False) -> Pl
     return Plan(tile, min(group, across), dies, clocks(given, tile, speed, count), length, slices)
 
 
-__all__ = ["Given", "Plan", "best", "form_for", "shared_bytes", "tiles"]
+__all__ = ["Given", "Plan", "best", "cut", "form_for", "shared_bytes", "tiles"]
