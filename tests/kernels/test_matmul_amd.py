@@ -17,8 +17,8 @@ from flydsl.errors import DSLTypeError, DSLValueError
 from flydsl.kernels import MxMatrix, dequantize_mx, matmul, preshuffle_weight, quantize_mx
 from flydsl.kernels.matmul.amd.entry import amd_matmul
 from flydsl.kernels.matmul.amd.kernel import Form, Tile
-from flydsl.kernels.matmul.amd.mx import pack_scales
-from flydsl.kernels.matmul.amd.plan import Given, best, form_for, shared_bytes
+from flydsl.kernels.matmul.amd.mx import TILE, pack_scales
+from flydsl.kernels.matmul.amd.plan import Given, best, cut, form_for, shared_bytes
 from flydsl.target import GPUTarget
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -116,10 +116,11 @@ def test_numbers_that_are_none(emulate, no_slow_path):
 
 
 def test_mx_blocks(emulate, rng: np.random.Generator):
-    """Six bits become eight, which have scales for 32 elements."""
+    """Six bits become eight, which have scales for 32 elements; K is long enough to be cut."""
     kind = "float6_e2m3fn"
     emulate("gfx950", checked=False)
-    m, n, k = 130, 20, 192
+    m, n, k = 130, 20, 4096 + 96
+    assert cut(Given(m, n, k, 1, 1, 4, 256, 163840), GPUTarget.parse("rocm:gfx950"), TILE)[1] > 1
     a, b = (rng.standard_normal((r, k)).astype("f4") * np.exp2(rng.integers(-9, 9, (r, 1))) for r in (m, n))
     x, y = (MxMatrix(*quantize_mx(v.astype("f4"), kind), kind) for v in (a, b))
     whole = np.full((m, n + 4), np.nan, "f4")

@@ -167,16 +167,19 @@ def clocks(given: Given, tile: Tile, speed: float, slices: int = 1) -> float:
     return found
 
 
-def cuts(given: Given) -> Iterator[int]:
-    """Numbers of slices; no slice is shorter than what it costs to start one."""
-    return (count for count in SLICES if count == 1 or given.k * given.size >= count * SHORTEST)
+def cuts(given: Given, tile: Tile) -> Iterator[int]:
+    """Numbers of slices: more than one where compute units are left over, none shorter than what it costs to start."""
+    blocks = -(-given.m // tile.m) * -(-given.n // tile.n) * given.batches
+    few = blocks < given.processors
+    return (count for count in SLICES if count == 1 or (few and given.k * given.size >= count * SHORTEST))
 
 
 @lru_cache(4096)
 def cut(given: Given, target: GPUTarget, tile: Tile) -> tuple[int, int]:
     """How long the slices of K are that a tile is fastest with, and how many."""
     speed = rate(target)
-    length = slice_length(given, tile, min(cuts(given), key=lambda count: (clocks(given, tile, speed, count), count)))
+    count = min(cuts(given, tile), key=lambda count: (clocks(given, tile, speed, count), count))
+    length = slice_length(given, tile, count)
     return length, -(-given.k // length)
 
 
@@ -186,7 +189,7 @@ def best(given: Given, target: GPUTarget, form: Form, whole: bool = False) -> Pl
     speed = rate(target)
     every = [t for t in tiles(form) if shared_bytes(t, form) <= given.shared]
     found = [t for t in every if not whole or t.row_bytes == every[0].row_bytes]
-    choices = [(t, count) for t in found for count in ((1,) if whole or form.grouped else cuts(given))]
+    choices = [(t, count) for t in found for count in ((1,) if whole or form.grouped else cuts(given, t))]
     tile, count = min(choices, key=lambda x: (clocks(given, x[0], speed, x[1]), x[1], x[0].m * x[0].n))
     length = slice_length(given, tile, count)
     across, down = -(-given.m // tile.m), -(-given.n // tile.n)
