@@ -10,6 +10,7 @@ K, and the last but two columns are vector and scalar instructions for each matr
 """
 
 import argparse
+import json
 import os
 import re
 import sys
@@ -51,16 +52,17 @@ class Loop(NamedTuple):
 
 
 def main_loop(asm: str) -> list[str]:
-    """Lines of the loop with the most matrix instructions."""
-    parts = re.split(r"^(\.LBB\w+):", re.sub(r"[ \t]*;.*", "", asm), flags=re.M)
+    """Lines of the innermost loop with the most matrix instructions: from a label to the last branch back to it."""
+    lines = [line.strip() for line in re.sub(r"[ \t]*;.*", "", asm).splitlines()]
     loops: list[list[str]] = []
-    for label, body in zip(parts[1::2], parts[2::2], strict=True):
-        found = re.match(rf"(?s)(.*?s_cbranch_\w+ {label})\n", body)
-        if found:
-            loops.append([line.strip() for line in found[1].splitlines() if re.match(r"\s+[a-z]", line)])
+    for begin, line in enumerate(lines):
+        label = re.match(r"(\.LBB\w+):", line)
+        ends = [i for i, other in enumerate(lines) if label and re.match(rf"s_c?branch\w* {label[1]}$", other)]
+        if ends and ends[-1] > begin:
+            loops.append([line for line in lines[begin : ends[-1] + 1] if re.match("[a-z]", line)])
     if not loops:
         raise BenchmarkError("the assembly has no loop")
-    return max(loops, key=lambda lines: sum(re.match(MATRIX, line) is not None for line in lines))
+    return max(loops, key=lambda lines: (sum(re.match(MATRIX, line) is not None for line in lines), -len(lines)))
 
 
 def class_of(line: str) -> str:
@@ -122,19 +124,19 @@ def ours(case: Any) -> str:
     return flyc.compile(case.function, *case.arrays, target=f"rocm:{case.arch}").artifact.asm
 
 
-def theirs(subject: Subject, name: str, arch: str) -> str:
+def theirs(subject: Subject, case: Any) -> str:
     """What FlyDSL dumps as its last stage."""
     with tempfile.TemporaryDirectory(prefix="flydsl-bench-") as folder:
         dumps = Path(folder) / "dumps"
         environment = {
             **subject.environment,
-            "ARCH": arch,
-            "FLYDSL_GPU_ARCH": arch,
+            "ARCH": case.arch,
+            "FLYDSL_GPU_ARCH": case.arch,
             "FLYDSL_RUNTIME_CACHE_DIR": folder,
             "FLYDSL_DUMP_IR": "1",
             "FLYDSL_DUMP_DIR": str(dumps),
         }
-        run([subject.python, str(PEER_SOURCE / "loops.py"), name], environment)
+        run([subject.python, str(PEER_SOURCE / "loops.py"), json.dumps(case)], environment)
         files = [*dumps.rglob("*.s")]
         if not files:
             raise BenchmarkError(f"{subject.name} wrote no assembly")
@@ -165,7 +167,7 @@ def main() -> int:
         rows.append(row(name, read_loop(ours(case))))
         if subject is not None:
             try:
-                rows.append(row(f"  {subject.name}", read_loop(theirs(subject, name, case.arch))))
+                rows.append(row(f"  {subject.name}", read_loop(theirs(subject, case))))
             except BenchmarkError as error:
                 rows.append([f"  {subject.name}: {str(error).strip().splitlines()[-1][:90]}", *[""] * 15])
     header = ["", "matrix", "to shared", "load", "read", "write", "wait", "barrier", "vector", "scalar"]

@@ -1,8 +1,9 @@
-"""Matrix products whose main loops are compared: `loops.py CASE` compiles one under FlyDSL itself.
+"""Matrix products whose main loops are compared: `loops.py CASE`, a case in JSON, compiles one under FlyDSL itself.
 
 Loaded by `main_loop.py` under this package, and run in the peer's virtual environment in compile-only mode.
 """
 
+import json
 import sys
 from typing import Any, NamedTuple
 
@@ -63,5 +64,6 @@ CASES = {
 }
 
 if __name__ == "__main__":
-    case = CASES[sys.argv[1]]
+    arch, dtype, tile, form = json.loads(sys.argv[1])
+    case = Case(arch, dtype, Tile(*tile), Form(*(tuple(x) if isinstance(x, list) else x for x in form)))
     flyc.compile(case.function, *case.arrays)

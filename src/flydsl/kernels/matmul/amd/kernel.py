@@ -202,6 +202,10 @@ def amd_kernel(
     for half in fx.range_constexpr(2):
         sums[half].fill(0)
 
+    per_wave_m, per_wave_n = half_m // 16 // tile.waves_m, tile.n // 16 // tile.waves_n
+    # A lane reads a unit at once. Where both halves of a wave hold the same, each reads all of it.
+    wide = units if form.doubled else units * 16 // lanes
+
     to_w: Any = None
     held_w: Any = None
     from_stage: Any = None
@@ -295,8 +299,22 @@ def amd_kernel(
         else:
             rocdl.s_waitcnt(vmcnt=under_way + later, lgkmcnt=0)
 
+    # Bytes from memory wait for their turn as words: a loop that carries vectors of bytes is not the compiler's best.
+    in_words = form.shuffled and size == 1
+    four = fx.make_layout(4, 1)
+    words = [[fx.make_rmem_tensor(four, fx.Int32) for _ in range(len(units_of(from_w, unit)))] for _ in range(2)]
+
     def load_weights(at: Any, which: int) -> None:
-        fx.copy(load, from_w, read_w.retile(weights[which]), soffset=at * 16)
+        if fx.const_expr(not in_words):
+            fx.copy(load, from_w, read_w.retile(weights[which]), soffset=at * 16)
+            return
+        atom = fx.make_copy_atom(rocdl.BufferCopy128b(), fx.Int32).set_value("soffset", at * 4)
+        for piece, held in zip(units_of(from_w, unit), words[which], strict=True):
+            fx.copy_atom_call(atom, fx.make_view(fx.recast_iter(fx.Int32, fx.get_iter(piece)), four), held)
+
+    def as_bytes(which: int) -> None:
+        for piece, held in zip(units_of(read_w.retile(weights[which]), unit), words[which], strict=True):
+            piece.store(held.load().bitcast(dtype))
 
     def read_weights(stage: int, which: int) -> None:
         fx.copy(move, from_stage[None, None, None, stage], read_w.retile(weights[which]))
@@ -335,6 +353,8 @@ def amd_kernel(
                     )  # fmt: skip
 
     def multiply(half: int, which: int) -> None:
+        if fx.const_expr(in_words and half == 0):
+            as_bytes(which)
         if fx.const_expr(form.mx != ""):
             multiply_blocks(half, which)
         elif fx.const_expr(form.instruction == "mfma_scale"):
@@ -342,9 +362,6 @@ def amd_kernel(
         else:
             fx.gemm(mma, sums[half], weights[which], inputs[half], sums[half])
 
-    per_wave_m, per_wave_n = half_m // 16 // tile.waves_m, tile.n // 16 // tile.waves_n
-    # A lane reads a unit at once. Where both halves of a wave hold the same, each reads all of it.
-    wide = units if form.doubled else units * 16 // lanes
     products = per_wave_m * per_wave_n * (depth // form.atom_k)
     reads, reads_w = per_wave_m * wide, per_wave_n * wide
     moved = (tile.m + high) * units // threads
@@ -436,7 +453,10 @@ def amd_kernel(
                     copies_are_there(0, 0)
                 fx.barrier()
                 read_half(0, i + 1)
-                read_weights(i + 1, (i + 1) % 2)
+                if fx.const_expr(form.shuffled):
+                    load_weights(along(tiles - rest + i + 1) * depth, (i + 1) % 2)
+                else:
+                    read_weights(i + 1, (i + 1) % 2)
                 if fx.const_expr(form.mx != ""):
                     load_scales(along(tiles - rest + i + 1), (i + 1) % 2)
 
@@ -480,6 +500,13 @@ def as_operand(fragment: Any, at: int, step: int, kind: Any) -> Any:
     made = fx.make_rmem_tensor(fx.make_layout(held.numel * held.dtype.width // kind.width, 1), kind)
     made.store(held.bitcast(kind))
     return made
+
+
+def units_of(part: Any, unit: int) -> list[Any]:
+    """What a thread copies, as units of 16 bytes."""
+    inner, across, down = (fx.size(part.shape[mode]).unpack() for mode in range(3))
+    firsts = [None] if inner == unit else [(None, i) for i in range(inner // unit)]
+    return [part[first, i, j] for j in range(down) for i in range(across) for first in firsts]
 
 
 def meet(wait: str) -> None:

@@ -114,31 +114,38 @@ def rate(target: GPUTarget) -> float:
 
 
 def tiles(form: Form) -> Iterator[Tile]:
-    """Tiles without spills; the first one is for everything that must not depend on M."""
+    """Tiles without spills; the first one is for everything that must not depend on M.
+
+    Copies straight into shared memory are up to three stages ahead, where there is room for them.
+    """
+    stages = 4 if form.direct else 2
     if form.shuffled:
-        if form.lanes == 32:
-            yield Tile(32, 64, 128, 1, 4)
-            yield Tile(32, 128, 64, 1, 4)
-            if not form.doubled:
-                yield Tile(64, 128, 64, 1, 4)
-        else:
+        if form.lanes == 64:
             for m, n in ((32, 64), (32, 128), (64, 128), (128, 128), (256, 128)):
                 yield Tile(m, n, 128, 1, 4)
+            return
+        tensor = form.direct == "tensor"
+        yield Tile(32, 64, 128, 1, 4, stages)
+        yield Tile(32, 128, 128 if tensor else 64, 1, 4, stages)
+        if not form.doubled:
+            yield Tile(64, 128, 128 if tensor else 64, 1, 4, stages)
         return
-    # A whole instruction must fit a row; stages are as many as there is room for.
-    long = form.instruction == "mfma_scale"
-    stages = 4 if form.direct else 2
     if form.instruction == "wmma":
         yield Tile(32, 64, 128, 1, 4, stages)
         for m, n, waves_m, waves_n in ((64, 64, 2, 2), (64, 128, 2, 4), (128, 64, 2, 2), (128, 128, 2, 4)):
-            yield Tile(m, n, 64, waves_m, waves_n, stages)
+            for row in (64, 128) if form.direct else (64,):
+                yield Tile(m, n, row, waves_m, waves_n, stages)
         return
+    # A whole instruction must fit a row.
+    long = form.instruction == "mfma_scale"
     for m, n in ((32, 64), (32, 128), (64, 64), (64, 128)):
         yield Tile(m, n, 128, m // 32, 4 // (m // 32), stages)
     for m, n in ((128, 64), (128, 128), (256, 128)):
-        yield Tile(m, n, 128 if long else 64, 2, 2, stages)
-        yield Tile(m, n, 128, 2, 2, 2)
-    yield Tile(256, 256, 128 if long else 64, 2, 4, 2 if long else stages)
+        if not long:
+            yield Tile(m, n, 64, 2, 2, stages)
+        yield Tile(m, n, 128, 2, 2, stages if m < 256 else 2)
+    if not long:
+        yield Tile(256, 256, 64, 2, 4, stages)
 
 
 def shared_bytes(tile: Tile, form: Form) -> int:
