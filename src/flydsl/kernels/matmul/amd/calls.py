@@ -10,7 +10,7 @@ from ..operands import Extra, Matrix, Run, Target, left, result_form, right, sca
 from ..pack import Packing
 from ..request import Request
 from ..workspace import scratch
-from .kernel import EACH, UNIT_BYTES, Form
+from .kernel import EACH, UNIT_BYTES, Form, Tile
 from .plan import Given, best, form_for
 
 REACH = 1 << 31
@@ -91,7 +91,9 @@ def extra_names(request: Request, flip: bool) -> tuple[str, ...]:
 class Placed(NamedTuple):
     """What the kernel is called with besides arrays, and whether operands are exchanged for a turned result."""
 
-    numbers: tuple[object, ...]
+    numbers: tuple[int, int, int, int, int, int, int, int, int, int, int, int]
+    tile: Tile
+    form: Form
     rows_a: Rows
     rows_b: Rows
     flip: bool
@@ -131,10 +133,9 @@ def placed(request: Request, out: Array, where: Target, form: Form) -> Placed | 
     )
     numbers = (
         m, n, k, batches, first.step, second.step, step_c, first.batch, second.batch, batch_c, plan.group, plan.length,
-        plan.tile, form,
     )  # fmt: skip
     sums = batches * plan.slices * m * -(-n // EACH) * EACH if plan.slices > 1 else 0
-    return Placed(numbers, rows_a, rows_b, flip, sums)
+    return Placed(numbers, plan.tile, form, rows_a, rows_b, flip, sums)
 
 
 def on_amd(request: Request, out: Array, where: Target, shuffled: bool = False) -> Run | None:
@@ -146,7 +147,7 @@ def on_amd(request: Request, out: Array, where: Target, shuffled: bool = False) 
     found = None if form is None else placed(request, out, where, form._replace(shuffled=shuffled))
     if found is None:
         return None
-    numbers, rows_a, rows_b, flip, sums = found
+    numbers, tile, form, rows_a, rows_b, flip, sums = found
     pack_a, pack_b = packer(rows_a, request.a), packer(rows_b, request.b)
     kind = "int32" if request.a.dtype == "int8" else "float32"
     from .entry import amd_matmul
@@ -167,7 +168,7 @@ def on_amd(request: Request, out: Array, where: Target, shuffled: bool = False) 
         more: dict[str, object] = {} if stream is None else {"stream": stream}
         if sums:
             more["parts"] = scratch(c, "sums", sums, kind, stream)
-        amd_matmul(a, b, c, bias, scale_a, scale_b, scale_out, *numbers, **more)
+        amd_matmul(a, b, c, bias, scale_a, scale_b, scale_out, *numbers, tile, form, **more)
 
     return run
 
@@ -181,14 +182,14 @@ def groups_on_amd(request: Request, out: Array, where: Target) -> GroupsRun | No
     found = None if form is None else placed(request, out, where, form._replace(grouped=True))
     if found is None:
         return None
-    numbers, rows_a, rows_b, _, _ = found
+    numbers, tile, form, rows_a, rows_b, _, _ = found
     pack_a, pack_b = packer(rows_a, request.a), packer(rows_b, request.b)
     from .entry import amd_matmul
 
     def run(a: HostArray, b: HostArray, c: HostArray, offsets: HostArray, stream: object) -> None:
         a, b = pack_a(a, "a", stream), pack_b(b, "b", stream)
         more: dict[str, object] = {} if stream is None else {"stream": stream}
-        amd_matmul(a, b, c, None, None, None, None, *numbers, **more, offsets=offsets)
+        amd_matmul(a, b, c, None, None, None, None, *numbers, tile, form, **more, offsets=offsets)
 
     return run
 

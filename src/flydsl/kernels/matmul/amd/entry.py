@@ -41,8 +41,9 @@ def amd_matmul(
     """`c = activation((a @ w.T) * scale_a * scale_b + bias) / scale_out`, with rows of `a` and `w` in 16-byte units.
 
     Strides are in elements: of the rows of each matrix, and of its batch. Scales of MX blocks are in the order of
-    `mx.py`. With `parts`, memory for sums of all of `c` in rows of whole units of four, K is cut into slices of `length`
-    elements. With `offsets`, the ends of groups, `a` and `c` have no batch, and each group of rows has a matrix of `w`.
+    `mx.py`. With `parts`, memory for the sums of all slices in rows of whole units of four, K is cut into slices of
+    `length` elements. With `offsets`, the ends of groups, `a` and `c` have no batch, and each group of rows has its own
+    `w`.
     """
     blocks = tuple(x for x in (offsets, blocks_w, blocks_a) if x is not None)
     extras = tuple(x for x in (bias, scale_a, scale_b, scale_out) if x is not None)

@@ -2,16 +2,19 @@
 compilers can make code of it.
 
 W is the instruction's first operand, so that a lane ends up with neighbouring columns of a row of C and stores them at
-once. A goes through stages of swizzled shared memory, and so does W, unless it was laid out beforehand for the
-instruction: then it comes straight into registers. One step of the main loop multiplies one tile of K in two halves of
+once. A goes through stages of shared memory, and so does W, unless it was laid out beforehand for the instruction: then
+it comes straight into registers. One step of the main loop multiplies one tile of K in two halves of
 A's rows; meanwhile operands of the next half come from shared memory, and what later tiles need is under way:
 
     half 0 of tile t: read half 1 of A(t); by way of registers, write tile t+1 to its stage and load tile t+2
     barrier
     half 1 of tile t: read half 0 of A(t+1) and W(t+1); copies straight into shared memory: start tile t+stages
 
-The first tile is the end of K, where lanes behind it read zeros: what follows are whole tiles, whose place along K is a
-uniform offset, and no lane computes an address in the loop.
+The first tile is the end of K, with zeros behind it: what follows are whole tiles, whose place along K is a uniform
+offset, and no lane computes an address in the loop.
+
+K may be cut into slices, each of a block of its own, whose sums `sums.py` adds up. Rows may belong to groups, each with
+a matrix of its own, whose ends blocks read as `groups.py` says.
 """
 
 from __future__ import annotations
@@ -88,7 +91,7 @@ class Form(NamedTuple):
     dies: int = 1
     """Neighbouring tiles go to the same one of so many dies."""
     grouped: bool = False
-    """Rows of A belong to groups, each with a matrix of its own for W; the first of what else there is are their ends."""
+    """Rows of A belong to groups, each with a matrix of its own for W; their ends come before all else there is."""
     sliced: bool = False
     """K is cut, and C has the sums of each slice behind those of the one before."""
 
@@ -139,7 +142,8 @@ def amd_kernel(
         from flydsl.kernels.matmul.amd.groups import rows_of_tile
 
         # A tile that no group has gets neither rows nor a K: the block has nothing to multiply and stores nothing.
-        batch, row, rows = rows_of_tile(fx.get_iter(extras[0]), batches, m, block_m, tid % lanes, tile.m, lanes)
+        ends = fx.get_iter(extras[0])  # pyright: ignore[reportUnknownArgumentType]
+        batch, row, rows = rows_of_tile(ends, batches, m, block_m, tid % lanes, tile.m, lanes)
         k = (rows > 0).select(k, fx.Int32(0))
     if fx.const_expr(form.sliced):
         slices = (k + length - 1) // length
@@ -302,14 +306,15 @@ def amd_kernel(
     # Bytes from memory wait for their turn as words: a loop that carries vectors of bytes is not the compiler's best.
     in_words = form.shuffled and size == 1
     four = fx.make_layout(4, 1)
-    words = [[fx.make_rmem_tensor(four, fx.Int32) for _ in range(len(units_of(from_w, unit)))] for _ in range(2)]
+    pieces = units_of(from_w, unit) if in_words else []
+    words = [[fx.make_rmem_tensor(four, fx.Int32) for _ in pieces] for _ in range(2)]
 
     def load_weights(at: Any, which: int) -> None:
         if fx.const_expr(not in_words):
             fx.copy(load, from_w, read_w.retile(weights[which]), soffset=at * 16)
             return
         atom = fx.make_copy_atom(rocdl.BufferCopy128b(), fx.Int32).set_value("soffset", at * 4)
-        for piece, held in zip(units_of(from_w, unit), words[which], strict=True):
+        for piece, held in zip(pieces, words[which], strict=True):
             fx.copy_atom_call(atom, fx.make_view(fx.recast_iter(fx.Int32, fx.get_iter(piece)), four), held)
 
     def as_bytes(which: int) -> None:
@@ -486,7 +491,8 @@ def amd_kernel(
                     if fx.const_expr(form.extras != () or form.activation != "none" or c.dtype.width == 8):
                         from flydsl.kernels.matmul.amd.epilogue import finished
 
-                        found = finished(found, extras, form.extras, form.activation, row + at_m, column + at_n, m, n, c.dtype)
+                        where = row + at_m, column + at_n, m, n
+                        found = finished(found, extras, form.extras, form.activation, *where, c.dtype)
                     elif fx.const_expr(c.dtype is not found[0].dtype):
                         found = [fx.Float32(value).to(c.dtype) for value in found]
                     result = fx.make_rmem_tensor(fx.make_layout(form.store, 1), c.dtype)

@@ -19,7 +19,7 @@ AHEAD = 4
 """Slices whose sums are asked for together."""
 
 
-@flyc.kernel
+@flyc.kernel  # pyright: ignore[reportUnknownArgumentType]
 def add_kernel(
     parts: fx.Tensor,
     c: fx.Tensor,
