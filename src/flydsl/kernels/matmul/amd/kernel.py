@@ -313,9 +313,10 @@ def amd_kernel(
         if fx.const_expr(not in_words):
             fx.copy(load, from_w, read_w.retile(weights[which]), soffset=at * 16)
             return
-        atom = fx.make_copy_atom(rocdl.BufferCopy128b(), fx.Int32).set_value("soffset", at * 4)
+        atom, found = load.set_value("soffset", at * 16), fx.make_rmem_tensor(fx.make_layout(unit, 1), dtype)
         for piece, held in zip(pieces, words[which], strict=True):
-            fx.copy_atom_call(atom, fx.make_view(fx.recast_iter(fx.Int32, fx.get_iter(piece)), four), held)
+            fx.copy_atom_call(atom, piece, found)
+            held.store(found.load().bitcast(fx.Int32))
 
     def as_bytes(which: int) -> None:
         for piece, held in zip(units_of(read_w.retile(weights[which]), unit), words[which], strict=True):
