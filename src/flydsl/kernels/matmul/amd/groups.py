@@ -24,7 +24,7 @@ def rows_of_tile(
         start = stop
         stop = fx.max(fx.rocdl.readlane(fx.Int32, mine, number % lanes), start)
         before = tiles
-        tiles = tiles + fx.ceildiv(stop - start, m)
+        tiles = tiles + fx.Int32(fx.Uint32(stop - start + (m - 1)) // m)
     row = start + (tile - before) * m
     found = tiles > tile
     return found.select(number, zero), found.select(row, zero), found.select(fx.min(stop - row, m), zero)

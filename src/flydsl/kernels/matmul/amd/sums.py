@@ -35,10 +35,12 @@ def add_kernel(
     activation: fx.Constexpr[str],
     store: fx.Constexpr[int],
 ):
-    units = pitch // EACH
-    at = fx.block_idx.x * THREADS + fx.thread_idx.x
-    if at < batches * m * units:
-        column, row, batch = at % units * EACH, at // units % m, at // units // m
+    # Without a sign a division is a third as long.
+    units, high = fx.Uint32(pitch) // EACH, fx.Uint32(m)
+    at = fx.Uint32(fx.block_idx.x * THREADS + fx.thread_idx.x)
+    if at < fx.Uint32(batches) * high * units:
+        line = at // units
+        column, row, batch = fx.Int32(at % units) * EACH, fx.Int32(line % high), fx.Int32(line // high)
         each = fx.Int64(m) * pitch
         """Elements of a slice."""
         here = fx.get_iter(parts) + (fx.Int64(batch) * slices * each + fx.Int64(row) * pitch + column)
