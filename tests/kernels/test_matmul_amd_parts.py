@@ -21,7 +21,7 @@ from flydsl.kernels.matmul.amd.plan import Given, best, form_for, tiles
 from flydsl.target import GPUTarget
 
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
-FNUZ, OCP = torch.float8_e4m3fnuz, torch.float8_e4m3fn
+OCP = torch.float8_e4m3fn
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def rows(rng: np.random.Generator, count: int, k: int, dtype: torch.dtype) -> to
 # --- groups -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("arch", "dtype"), [("gfx942", FNUZ), ("gfx950", F16), ("gfx1100", F16), ("gfx1250", BF16)])
+@pytest.mark.parametrize(("arch", "dtype"), [("gfx950", OCP), ("gfx1100", F16), ("gfx1250", BF16)])
 def test_groups_of_any_length(arch: str, dtype, emulate_checked, rng: np.random.Generator):
     """More groups than a wave has lanes, most of them empty, ends inside tiles, and rows that belong to none."""
     emulate_checked(arch)
@@ -147,7 +147,7 @@ def test_rows_do_not_depend_on_others(emulate, rng: np.random.Generator):
     """`batch_invariant`: with few rows K would be cut, and is not; runs give the same bits."""
     emulate("gfx950")
     k, n = 4096, 36
-    a, b = rows(rng, 70, k, F16), rows(rng, n, k, F16).T
+    a, b = rows(rng, 40, k, F16), rows(rng, n, k, F16).T
     whole = matmul(a, b, out_dtype="float32", batch_invariant=True)
     for some in (slice(0, 1), slice(3, 40)):
         assert torch.equal(matmul(a[some], b, out_dtype="float32", batch_invariant=True), whole[some])
