@@ -11,6 +11,7 @@ for each matrix instruction. Needs no GPU, but torch. `--peer` sets FlyDSL up as
 """
 
 import argparse
+import json
 import os
 import re
 import sys
@@ -26,7 +27,7 @@ CLASSES = {
     "matrix": MATRIX,
     "wait": "s_wait|s_delay_alu|s_nop|s_clause",
     "barrier": "s_barrier",
-    "to shared": r"buffer_load\w* lds",
+    "to shared": r"buffer_load\w* lds|tensor_load_to_lds",
     "load": r"(?:buffer|global)_load",
     "read": r"ds_(?:read|load)",
     "write": r"ds_(?:write|store)",
@@ -113,7 +114,7 @@ def read_loop(asm: str) -> Loop:
     counts = Counter(class_of(line) for line in lines)
     waits: list[int] = []
     for line in lines:
-        found = re.search(r"vmcnt\((\d+)\)|s_wait_loadcnt(_dscnt)? (0x[0-9a-f]+)", line)
+        found = re.search(r"vmcnt\((\d+)\)|s_wait_(?:load|tensor)cnt(_dscnt)? (0x[0-9a-f]+)", line)
         if found:
             waits.append(int(found[1]) if found[1] else int(found[3], 16) >> (8 if found[2] else 0))
 
@@ -168,19 +169,19 @@ def ours(case: Any) -> str:
     return flyc.compile(case.function, *case.arrays, target=f"rocm:{case.arch}").artifact.asm
 
 
-def theirs(subject: Subject, name: str, arch: str) -> str:
+def theirs(subject: Subject, case: Any) -> str:
     """What FlyDSL dumps as its last stage."""
     with tempfile.TemporaryDirectory(prefix="flydsl-bench-") as folder:
         dumps = Path(folder) / "dumps"
         environment = {
             **subject.environment,
-            "ARCH": arch,
-            "FLYDSL_GPU_ARCH": arch,
+            "ARCH": case.arch,
+            "FLYDSL_GPU_ARCH": case.arch,
             "FLYDSL_RUNTIME_CACHE_DIR": folder,
             "FLYDSL_DUMP_IR": "1",
             "FLYDSL_DUMP_DIR": str(dumps),
         }
-        run([subject.python, str(PEER_SOURCE / "loops.py"), name], environment)
+        run([subject.python, str(PEER_SOURCE / "loops.py"), json.dumps(case)], environment)
         files = [*dumps.rglob("*.s")]
         if not files:
             raise BenchmarkError(f"{subject.name} wrote no assembly")
@@ -213,7 +214,7 @@ def main() -> int:
         rows.append(row(name, read_loop(ours(case))))
         if subject is not None:
             try:
-                rows.append(row(f"  {subject.name}", read_loop(theirs(subject, name, case.arch))))
+                rows.append(row(f"  {subject.name}", read_loop(theirs(subject, case))))
             except BenchmarkError as error:
                 rows.append([f"  {subject.name}: {str(error).strip().splitlines()[-1][:90]}", *[""] * 15])
     header = ["", "matrix", "to shared", "load", "read", "write", "wait", "barrier", "vector", "scalar"]

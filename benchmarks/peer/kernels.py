@@ -143,7 +143,7 @@ def product(tile: Any, form: Any) -> Any:
     def gemm(A: fx.Tensor, W: fx.Tensor, C: fx.Tensor, stream: fx.Stream = fx.Stream(None)):
         m, n = C.shape.unpack()
         k = fx.get_scalar(A.shape[1])
-        amd_tiles(A, W, C, (), m, n, k, 1, k, k, n, 0, 0, 0, 8, tile, form, stream)
+        amd_tiles(A, W, C, (), m, n, k, 1, k, k, n, 0, 0, 0, 8, k, tile, form, stream)
 
     return gemm
 

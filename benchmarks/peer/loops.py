@@ -1,8 +1,9 @@
-"""Matrix products whose main loops are compared: `loops.py CASE` compiles one under FlyDSL itself.
+"""Matrix products whose main loops are compared: `loops.py CASE`, a case in JSON, compiles one under FlyDSL itself.
 
 Loaded by `main_loop.py` under this package, and run in the peer's virtual environment in compile-only mode.
 """
 
+import json
 import sys
 from typing import Any, NamedTuple
 
@@ -35,10 +36,11 @@ PLAIN, SHUFFLED = Tile(128, 128, 64, 2, 2), Tile(128, 128)
 DIRECT, LONG = Tile(128, 128, 64, 2, 2, 4), Tile(128, 128, 128, 2, 2, 4)
 WAVES_OF_32 = Tile(128, 128, 64, 2, 4)
 MFMA, BYTES = Form("mfma", 16), Form("mfma", 32, part=8)
-MFMA_LONG = Form("mfma", 32, part=8, direct=True)
-SCALED, BYTES_LONG = Form("mfma_scale", 128, part=32, direct=True), Form("mfma", 64, part=16, direct=True)
+MFMA_LONG = Form("mfma", 32, part=8, direct="buffer")
+SCALED, BYTES_LONG = Form("mfma_scale", 128, part=32, direct="buffer"), Form("mfma", 64, part=16, direct="buffer")
 WMMA_1 = Form("wmma", 16, 32, part=16, doubled=True, wait="lgkm", store=1)
-WMMA_2, WMMA_3 = (Form("wmma", k, 32, part=8, wait="ds", store=4) for k in (16, 32))
+WMMA_2 = Form("wmma", 16, 32, part=8, wait="ds", store=4)
+WMMA_3, ASYNC = WMMA_2._replace(atom_k=32, direct="tensor"), Tile(128, 128, 64, 2, 4, 4)
 
 CASES = {
     "f16": Case("gfx942", "float16", PLAIN, MFMA),
@@ -57,10 +59,11 @@ CASES = {
     "f16 on gfx1100": Case("gfx1100", "float16", WAVES_OF_32, WMMA_1),
     "f16 on gfx1201": Case("gfx1201", "float16", WAVES_OF_32, WMMA_2),
     "fp8 on gfx1201": Case("gfx1201", "float8_e4m3fn", WAVES_OF_32, WMMA_2),
-    "f16 on gfx1250": Case("gfx1250", "float16", WAVES_OF_32, WMMA_3),
-    "fp8 on gfx1250": Case("gfx1250", "float8_e4m3fn", WAVES_OF_32, WMMA_3._replace(atom_k=64)),
+    "f16 on gfx1250": Case("gfx1250", "float16", ASYNC, WMMA_3),
+    "fp8 on gfx1250": Case("gfx1250", "float8_e4m3fn", ASYNC, WMMA_3._replace(atom_k=64)),
 }
 
 if __name__ == "__main__":
-    case = CASES[sys.argv[1]]
+    arch, dtype, tile, form = json.loads(sys.argv[1])
+    case = Case(arch, dtype, Tile(*tile), Form(*(tuple(x) if isinstance(x, list) else x for x in form)))
     flyc.compile(case.function, *case.arrays)

@@ -181,7 +181,8 @@ def test_main_loop(arch: str, kind: str):
     assert names.pop("s_barrier") == 2
     # Half of the loads fetch A: into registers and from there to shared memory, or straight into it.
     straight = len(re.findall(r"buffer_load_dwordx4 v\d+, .* lds$", artifact.asm, re.M))
-    assert (names.pop("ds_write_b128", 0), straight) == ((2 * 4, 0) if arch == "gfx942" else (0, 4 * 4))
+    # The first tile, which may be the end of K, is never copied straight.
+    assert (names.pop("ds_write_b128", 0), straight) == ((2 * 4, 0) if arch == "gfx942" else (0, 3 * 4))
     # Nothing else touches memory, and no lane computes addresses.
     assert not [name for name in names if name.startswith(("v_", "ds_", "buffer_", "global_", "scratch_"))], names
 

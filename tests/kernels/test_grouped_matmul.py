@@ -86,6 +86,14 @@ def test_ends_that_fall_or_go_too_far_reach_nothing_else(rng: np.random.Generato
         check(out, a, b, [30, 30, 30, 80])
 
 
+def test_integers(rng: np.random.Generator, emulate):
+    """Exact, in int32."""
+    emulate("native")
+    a, b = (torch.from_numpy(rng.integers(-128, 128, shape, dtype=np.int8)) for shape in ((9, 7), (3, 7, 5)))
+    wanted = torch.cat([a[:4].long() @ b[0].long(), a[4:].long() @ b[2].long()])
+    assert (grouped_matmul(a, b, torch.tensor([4, 4, 9])).long() == wanted).all()
+
+
 def test_nothing_to_do(rng: np.random.Generator, emulate):
     emulate("native")
     a, b, ends = operands(rng, [0, 0], 8, 8)
@@ -103,7 +111,8 @@ def test_refusals(rng: np.random.Generator, emulate):
         ((a, b, ends[:1]), {}, DSLValueError, "an int32 or int64 end for each of the 2 groups"),
         ((a, b, ends.float()), {}, DSLValueError, "an int32 or int64 end"),
         ((a, b.half(), ends), {}, DSLTypeError, "one type, got bfloat16 and float16"),
-        ((a.to(torch.int8), b.to(torch.int8), ends), {}, DSLTypeError, "multiplies float16, bfloat16, float32"),
+        ((a.int(), b.int(), ends), {}, DSLTypeError, "multiplies float16, bfloat16, float32, .*, got a of int32"),
+        ((a.to(torch.int8), b.to(torch.int8), ends), {"activation": "relu"}, DSLTypeError, "int32 has no activation"),
         ((a, b, ends), {"activation": "wave"}, DSLValueError, "unknown activation 'wave'"),
         ((a, b, ends), {"out": a}, DSLValueError, "out has the shape"),
     ):

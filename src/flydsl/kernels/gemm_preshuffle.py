@@ -48,7 +48,7 @@ def _launch(
     m, n = c.shape.unpack()
     k = fx.get_scalar(a.shape[1])
     step_a, step_c = fx.get_scalar(a.stride[0]), fx.get_scalar(c.stride[0])
-    amd_tiles(a, w, c, extras, m, n, k, 1, step_a, k, step_c, 0, 0, 0, GROUP, tile, form, stream)
+    amd_tiles(a, w, c, extras, m, n, k, 1, step_a, k, step_c, 0, 0, 0, GROUP, k, tile, form, stream)
 
 
 def _check_blocks(block_m: int, block_n: int) -> None:

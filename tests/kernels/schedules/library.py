@@ -26,6 +26,9 @@ from flydsl.kernels.attention.amd.tile import Tile as AmdTile
 from flydsl.kernels.attention.combine import combine
 from flydsl.kernels.attention.plain import Kind
 from flydsl.kernels.gemm_sm90 import gemm_sm90
+from flydsl.kernels.matmul.amd.entry import amd_matmul
+from flydsl.kernels.matmul.amd.kernel import Form as AmdForm
+from flydsl.kernels.matmul.amd.kernel import Tile as AmdProductTile
 from flydsl.kernels.matmul.few.thin import Thin
 from flydsl.kernels.matmul.few.thin_kernel import thin_matmul
 from flydsl.kernels.matmul.hopper import hopper
@@ -136,6 +139,19 @@ def few_rows() -> tuple[Any, ...]:
     return thin_matmul, a, w, c, None, m, n, depth, depth, depth, n, thin, "none", True
 
 
+def slices_on_amd() -> tuple[Any, ...]:
+    """Two blocks have a half of K each; a kernel behind theirs adds their sums up."""
+    m, n, depth = 4, 20, 128
+    x, y, c, parts = bf16(m, depth), bf16(n, depth), torch.zeros(m, n), torch.zeros(2 * m * n)
+    numbers = (m, n, depth, 1, depth, depth, n, 0, 0, 0, 1, 64, AmdProductTile(32, 64), AmdForm("mfma", 16, part=4))
+    return partial(amd_matmul, parts=parts), x, y, c, None, None, None, None, *numbers
+
+
+def groups_on_amd() -> tuple[Any, ...]:
+    """A group without rows, one that ends inside a tile, and a tile that no group has."""
+    return k.grouped_matmul, bf16(35, 16), bf16(2, 20, 16).mT, torch.tensor([0, 35], dtype=torch.int32)
+
+
 def dequantized() -> tuple[Any, ...]:
     w = k.quantize_weight(bf16(128, 64), bits=4, group=128)
     return (lambda: k.dequantize_weight(w),)
@@ -202,6 +218,13 @@ CALLS: dict[str, Call] = {
         "matmul.pack.pack_kernel matmul.hopper.hopper_kernel",
         False,
     ),
+    "matmul in slices on AMD": Call(
+        "gfx942", slices_on_amd, "matmul.amd.kernel.amd_kernel matmul.amd.sums.add_kernel", False
+    ),
+    "matmul by tensor copies": Call(
+        "gfx1250", lambda: (k.matmul, bf16(4, 328), bf16(20, 328).T), "matmul.amd.kernel.amd_kernel", False
+    ),
+    "grouped_matmul on AMD": Call("gfx942", groups_on_amd, "matmul.amd.kernel.amd_kernel", False),
     "matmul of f32": Call("native", lambda: (k.matmul, f32(5, 7), f32(7, 6)), "matmul.plain.plain_kernel", False),
     "matmul of few rows": Call(
         HOPPER, lambda: (k.matmul, bf16(4, 256), bf16(256, 64)), "matmul.hopper.hopper_kernel", False

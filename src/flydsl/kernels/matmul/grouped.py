@@ -7,15 +7,16 @@ from typing import Any, NamedTuple
 from flydsl.errors import DSLTypeError, DSLValueError
 
 from ..activations import ACTIVATIONS
+from .amd.calls import groups_on_amd
 from .arrays import Array, HostArray, address, array_key, describe, empty, environment_key, in_line, packed
 from .calls import engine_form
 from .entry import target_of
 from .operands import Target, left, result_form, right
 from .plan import Problem, best_in_groups, blocks_in_groups
-from .request import Request, check_apart, check_out, result_type
+from .request import RESULTS, Request, check_apart, check_out, result_type
 from .tile import Form
 
-TYPES = ("float16", "bfloat16", "float32")
+TYPES = tuple(RESULTS)
 _MOST = 4096
 _decided: dict[object, Decision] = {}
 
@@ -41,7 +42,7 @@ def grouped_matmul(
 ) -> Any:
     """`activation(a[start:end] @ b[group])` for each group of rows, in `out` or in a fresh array.
 
-    `a` is (M, K), its rows sorted by group, and `b` (groups, K, N), in any strides; float16, bfloat16 or float32.
+    `a` is (M, K), its rows sorted by group, and `b` (groups, K, N), in any strides and of any one type of `matmul`.
     `offsets` holds the end of every group (int32 or int64, where `a` is): group i has the rows from `offsets[i - 1]` to
     `offsets[i]`, and may have none. Nobody waits for it to be read; ends that fall or go beyond M are taken for the
     nearest ones that fit. Rows behind the last end are not written.
@@ -96,10 +97,15 @@ def _check(a: HostArray, b: HostArray, offsets: HostArray, activation: str | Non
         raise DSLValueError(f"grouped_matmul: unknown activation {activation!r}; there are {', '.join(ACTIVATIONS)}")
     (m, k), (groups, _, n) = first.shape, second.shape
     result = result_type(first.dtype, out_dtype)
+    if result == "int32" and name != "none":
+        raise DSLTypeError("grouped_matmul: a result of int32 has no activation; give out_dtype")
     return Request(first, second, None, None, None, name, result, "f32", m, n, k, groups, False, False)
 
 
 def _run(request: Request, out: Array, where: Target) -> Any:
+    found = groups_on_amd(request, out, where)
+    if found is not None:
+        return _arranged(request, out, found)
     return _on_hopper(request, out, where) or _anywhere(request, out)
 
 

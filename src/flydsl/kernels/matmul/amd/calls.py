@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ..arrays import Array, HostArray
 from ..operands import Extra, Matrix, Run, Target, left, result_form, right, scale_form
 from ..pack import Packing
 from ..request import Request
 from ..workspace import scratch
-from .kernel import UNIT_BYTES, Form
+from .kernel import EACH, UNIT_BYTES, Form, Tile
 from .plan import Given, best, form_for
 
 REACH = 1 << 31
 """Bytes that a descriptor reaches over; the rows of a tile must be within."""
 TALLEST = 256
+GroupsRun: TypeAlias = "Callable[[HostArray, HostArray, HostArray, HostArray, object], None]"
+"""A call with a, b, out, offsets and the stream."""
 
 
 class Rows(NamedTuple):
@@ -86,23 +88,31 @@ def extra_names(request: Request, flip: bool) -> tuple[str, ...]:
     return tuple(names)
 
 
-def on_amd(request: Request, out: Array, where: Target, shuffled: bool = False) -> Run | None:
-    """The kernel of matrix instructions, for all types that there is one for; B may be laid out for it."""
+class Placed(NamedTuple):
+    """What the kernel is called with besides arrays, and whether operands are exchanged for a turned result."""
+
+    numbers: tuple[int, int, int, int, int, int, int, int, int, int, int, int]
+    tile: Tile
+    form: Form
+    rows_a: Rows
+    rows_b: Rows
+    flip: bool
+    sums: int
+    """Elements that sums of slices of K take; none where K is in one piece."""
+
+
+def placed(request: Request, out: Array, where: Target, form: Form) -> Placed | None:
+    """How the kernel of a form does it; None where rows are too far apart, or not in one piece."""
     target = where.target
-    if not target.has("amd") or request.k == 0 or request.blocked or request.a.dtype != request.b.dtype:
+    found = result_form(request, out)
+    if found is None:
         return None
-    form = form_for(target, request.a.dtype)
-    placed = result_form(request, out)
-    if form is None or placed is None:
+    flip, step_c, batch_c, _, _ = found
+    if flip and (form.shuffled or form.grouped):
         return None
-    flip, step_c, batch_c, _, _ = placed
-    if shuffled and flip:
-        return None
-    form = form._replace(shuffled=shuffled)
     k, batches, size = request.k, request.batches, request.a.itemsize
-    rows_a = rows_of(left(request), k, batches, request.a)
-    rows_b = Rows(right(request).step, 0) if shuffled else rows_of(right(request), k, batches, request.b)
-    pack_a, pack_b = packer(rows_a, request.a), packer(rows_b, request.b)
+    rows_a = rows_of(left(request), k, 1 if form.grouped else batches, request.a)
+    rows_b = Rows(right(request).step, 0) if form.shuffled else rows_of(right(request), k, batches, request.b)
     m, n, first, second = request.m, request.n, rows_a, rows_b
     if flip:
         m, n, first, second = n, m, rows_b, rows_a
@@ -111,18 +121,35 @@ def on_amd(request: Request, out: Array, where: Target, shuffled: bool = False) 
     unit = UNIT_BYTES // size
     k = -(-k // unit) * unit
     shared = target.caps.shared_mem_per_block or 65536
-    given = Given(m, n, k, batches, size, out.itemsize, where.processors, shared)
+    # Groups are of the average length to the model.
+    high = -(-m // batches) if form.grouped else m
+    given = Given(high, n, k, batches, size, out.itemsize, where.processors, shared)
+    plan = best(given, target, form, request.invariant)
     form = form._replace(
         store=store_width(form, n, step_c, batch_c, out),
         extras=extra_names(request, flip),
         activation=request.activation,
+        dies=plan.dies,
     )
-    plan = best(given, target, form._replace(extras=(), activation="none"), request.invariant)
-    form = form._replace(dies=plan.dies)
     numbers = (
-        m, n, k, batches, first.step, second.step, step_c, first.batch, second.batch, batch_c, plan.group, plan.tile,
-        form,
+        m, n, k, batches, first.step, second.step, step_c, first.batch, second.batch, batch_c, plan.group, plan.length,
     )  # fmt: skip
+    sums = batches * plan.slices * m * -(-n // EACH) * EACH if plan.slices > 1 else 0
+    return Placed(numbers, plan.tile, form, rows_a, rows_b, flip, sums)
+
+
+def on_amd(request: Request, out: Array, where: Target, shuffled: bool = False) -> Run | None:
+    """The kernel of matrix instructions, for all types that there is one for; B may be laid out for it."""
+    target = where.target
+    if not target.has("amd") or request.k == 0 or request.blocked or request.a.dtype != request.b.dtype:
+        return None
+    form = form_for(target, request.a.dtype)
+    found = None if form is None else placed(request, out, where, form._replace(shuffled=shuffled))
+    if found is None:
+        return None
+    numbers, tile, form, rows_a, rows_b, flip, sums = found
+    pack_a, pack_b = packer(rows_a, request.a), packer(rows_b, request.b)
+    kind = "int32" if request.a.dtype == "int8" else "float32"
     from .entry import amd_matmul
 
     def run(
@@ -138,10 +165,33 @@ def on_amd(request: Request, out: Array, where: Target, shuffled: bool = False) 
         a, b = pack_a(a, "a", stream), pack_b(b, "b", stream)
         if flip:
             a, b, scale_a, scale_b = b, a, scale_b, scale_a
-        more = () if stream is None else (stream,)
-        amd_matmul(a, b, c, bias, scale_a, scale_b, scale_out, *numbers, *more)
+        more: dict[str, object] = {} if stream is None else {"stream": stream}
+        if sums:
+            more["parts"] = scratch(c, "sums", sums, kind, stream)
+        amd_matmul(a, b, c, bias, scale_a, scale_b, scale_out, *numbers, tile, form, **more)
 
     return run
 
 
-__all__ = ["on_amd"]
+def groups_on_amd(request: Request, out: Array, where: Target) -> GroupsRun | None:
+    """The same for groups of rows, each with a matrix of B; `request.batches` are the groups."""
+    target = where.target
+    if not target.has("amd") or request.k == 0:
+        return None
+    form = form_for(target, request.a.dtype)
+    found = None if form is None else placed(request, out, where, form._replace(grouped=True))
+    if found is None:
+        return None
+    numbers, tile, form, rows_a, rows_b, _, _ = found
+    pack_a, pack_b = packer(rows_a, request.a), packer(rows_b, request.b)
+    from .entry import amd_matmul
+
+    def run(a: HostArray, b: HostArray, c: HostArray, offsets: HostArray, stream: object) -> None:
+        a, b = pack_a(a, "a", stream), pack_b(b, "b", stream)
+        more: dict[str, object] = {} if stream is None else {"stream": stream}
+        amd_matmul(a, b, c, None, None, None, None, *numbers, tile, form, **more, offsets=offsets)
+
+    return run
+
+
+__all__ = ["groups_on_amd", "on_amd"]

@@ -2,16 +2,19 @@
 compilers can make code of it.
 
 W is the instruction's first operand, so that a lane ends up with neighbouring columns of a row of C and stores them at
-once. A goes through stages of swizzled shared memory, and so does W, unless it was laid out beforehand for the
-instruction: then it comes straight into registers. One step of the main loop multiplies one tile of K in two halves of
+once. A goes through stages of shared memory, and so does W, unless it was laid out beforehand for the instruction: then
+it comes straight into registers. One step of the main loop multiplies one tile of K in two halves of
 A's rows; meanwhile operands of the next half come from shared memory, and what later tiles need is under way:
 
     half 0 of tile t: read half 1 of A(t); by way of registers, write tile t+1 to its stage and load tile t+2
     barrier
     half 1 of tile t: read half 0 of A(t+1) and W(t+1); copies straight into shared memory: start tile t+stages
 
-The first tile is the end of K, where lanes behind it read zeros: what follows are whole tiles, whose place along K is a
-uniform offset, and no lane computes an address in the loop.
+The first tile is the end of K, with zeros behind it: what follows are whole tiles, whose place along K is a uniform
+offset, and no lane computes an address in the loop.
+
+K may be cut into slices, each of a block of its own, whose sums `sums.py` adds up. Rows may belong to groups, each with
+a matrix of its own, whose ends blocks read as `groups.py` says.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl.expr.rocdl import tdm_ops
 
 UNIT_BYTES = 16
 """What a lane loads at once."""
@@ -33,6 +37,10 @@ FAR_BYTES = 0x7FFFFFF0
 """An offset that is out of range of every descriptor."""
 MX_BYTES = {"Float8E4M3FN": 128, "Float8E5M2": 128, "Float4E2M1FN": 64}
 """Bytes of a row that one instruction with scales multiplies."""
+TENSOR = -(1 << 63)
+"""Says in the upper bits of an address that its words describe a tensor."""
+EACH = 4
+"""Sums of slices are stored in so many at once, and rows of them are whole units of it."""
 DIES = 8
 """Dies with an L2 each, to which blocks are dealt in turn."""
 
@@ -65,8 +73,9 @@ class Form(NamedTuple):
     """Elements of K that a lane gives one instruction, in one piece."""
     doubled: bool = False
     """Both halves of a wave hold the same of the operands."""
-    direct: bool = False
-    """Copies go straight into shared memory."""
+    direct: str = ""
+    """How copies go straight into shared memory, if they do: out of a "buffer", each lane its part, or as a "tensor",
+    one instruction for the rows of a wave."""
     wait: str = ""
     """Shared memory's counter, "lgkm" or "ds", where a fence at a barrier would also wait for loads into registers."""
     shuffled: bool = False
@@ -81,6 +90,10 @@ class Form(NamedTuple):
     """The type of MX blocks, whose scales go with the operands: see `mx.py`."""
     dies: int = 1
     """Neighbouring tiles go to the same one of so many dies."""
+    grouped: bool = False
+    """Rows of A belong to groups, each with a matrix of its own for W; their ends come before all else there is."""
+    sliced: bool = False
+    """K is cut, and C has the sums of each slice behind those of the one before."""
 
 
 if TYPE_CHECKING:
@@ -100,6 +113,7 @@ def amd_kernel(
     m: fx.Int32,
     n: fx.Int32,
     k: fx.Int32,
+    batches: fx.Int32,
     step_a: fx.Int32,
     step_w: fx.Int32,
     step_c: fx.Int32,
@@ -107,6 +121,7 @@ def amd_kernel(
     batch_w: fx.Int64,
     batch_c: fx.Int64,
     group: fx.Int32,
+    length: fx.Int32,
     mma: fx.TiledMma,
     fill: fx.TiledCopy,
     tile: fx.Constexpr[TileLike],
@@ -119,42 +134,58 @@ def amd_kernel(
     stages, half_m, lanes = tile.stages, tile.m // 2, form.lanes
     threads = tile.waves * lanes
     units = tile.row_bytes // UNIT_BYTES
-    across, down = (m + tile.m - 1) // tile.m, (n + tile.n - 1) // tile.n
-    block_m, block_n, batch = placed(fx.block_idx.x, across, down, group, form.dies)
-    row, column = block_m * tile.m, block_n * tile.n
+    across, down = tiles_across(m, batches, tile, form), (n + tile.n - 1) // tile.n
+    block_m, block_n, part = placed(fx.block_idx.x, across, down, group, form.dies)
+    row, column, batch, first = block_m * tile.m, block_n * tile.n, part, 0
     rows, columns = fx.min(m - row, tile.m), fx.min(n - column, tile.n)
+    if fx.const_expr(form.grouped):
+        from flydsl.kernels.matmul.amd.groups import rows_of_tile
+
+        # A tile that no group has gets neither rows nor a K: the block has nothing to multiply and stores nothing.
+        ends = fx.get_iter(extras[0])  # pyright: ignore[reportUnknownArgumentType]
+        batch, row, rows = rows_of_tile(ends, batches, m, block_m, tid % lanes, tile.m, lanes)
+        k = (rows > 0).select(k, fx.Int32(0))
+    if fx.const_expr(form.sliced):
+        slices = (k + length - 1) // length
+        batch, first = part // slices, part % slices * length
+        k = fx.min(k - first, length)
 
     # Each descriptor begins at what the block works on and ends behind its last row: other rows read zeros.
-    here_a = fx.get_iter(a) + (fx.Int64(batch) * batch_a + fx.Int64(row) * step_a)
+    here_a = fx.get_iter(a) + (fx.Int64(batch if not form.grouped else 0) * batch_a + fx.Int64(row) * step_a + first)
+    bytes_a = ((rows - 1) * step_a + k) * size
     tile_a = rocdl.make_buffer_tensor(
         fx.make_view(here_a, fx.make_layout((tile.m, depth), (step_a, 1))),
-        num_records_bytes=((rows - 1) * step_a + k) * size,
+        num_records_bytes=fx.max(bytes_a, 0) if form.grouped else bytes_a,
     )
     if fx.const_expr(form.shuffled):
         # K is whole groups there, zeros behind its end.
         panel = fx.make_layout(((16, tile.n // 16), (unit, 4, depth // (4 * unit))),
                                ((unit, step_w * 16), (1, 16 * unit, 64 * unit)))  # fmt: skip
-        here_w = fx.get_iter(w) + (fx.Int64(batch) * batch_w + fx.Int64(column) * step_w)
+        here_w = fx.get_iter(w) + (fx.Int64(batch) * batch_w + fx.Int64(column) * step_w + first * 16)
         tile_w = rocdl.make_buffer_tensor(
-            fx.make_view(here_w, panel), num_records_bytes=(columns + 15) // 16 * 16 * step_w * size
+            fx.make_view(here_w, panel), num_records_bytes=((columns + 15) // 16 * step_w - first) * 16 * size
         )
     else:
-        here_w = fx.get_iter(w) + (fx.Int64(batch) * batch_w + fx.Int64(column) * step_w)
+        here_w = fx.get_iter(w) + (fx.Int64(batch) * batch_w + fx.Int64(column) * step_w + first)
         tile_w = rocdl.make_buffer_tensor(
             fx.make_view(here_w, fx.make_layout((tile.n, depth), (step_w, 1))),
             num_records_bytes=((columns - 1) * step_w + k) * size,
         )
 
-    # Bits of the row permute the 16-byte units: eight rows of a unit lie in different banks.
+    # Bits of the row permute the 16-byte units: eight rows of a unit lie in different banks. So they do where there is
+    # a unit between rows.
     high = 0 if form.shuffled else tile.n
-    pool = fx.SharedAllocator().allocate(fx.Array[dtype, stages * (tile.m + high) * depth, 128]).peek()
+    pitch = stage_row(tile, form) // size
+    pool = fx.SharedAllocator().allocate(fx.Array[dtype, stages * (tile.m + high) * pitch, 128]).peek()
     swizzle = fx.static(fx.SwizzleType.get(3 if units == 8 else 2, 4, 3))
     plain_a = fx.get_iter(pool.view(fx.make_layout(1, 1)))
-    plain_w = plain_a + stages * tile.m * depth
-    base_a = fx.apply_swizzle(plain_a, swizzle)
-    stages_a = fx.make_view(base_a, fx.make_layout((tile.m, depth, stages), (depth, 1, tile.m * depth)))
+    plain_w = plain_a + stages * tile.m * pitch
+    base_a, base_w = plain_a, plain_w
+    if fx.const_expr(form.direct != "tensor"):
+        base_a, base_w = fx.apply_swizzle(plain_a, swizzle), fx.apply_swizzle(plain_w, swizzle)
+    stages_a = fx.make_view(base_a, fx.make_layout((tile.m, depth, stages), (pitch, 1, tile.m * pitch)))
     halves = fx.make_view(
-        base_a, fx.make_layout((half_m, depth, 2, stages), (depth, 1, half_m * depth, tile.m * depth))
+        base_a, fx.make_layout((half_m, depth, 2, stages), (pitch, 1, half_m * pitch, tile.m * pitch))
     )
 
     mine = fill.get_slice(tid)
@@ -175,6 +206,10 @@ def amd_kernel(
     for half in fx.range_constexpr(2):
         sums[half].fill(0)
 
+    per_wave_m, per_wave_n = half_m // 16 // tile.waves_m, tile.n // 16 // tile.waves_n
+    # A lane reads a unit at once. Where both halves of a wave hold the same, each reads all of it.
+    wide = units if form.doubled else units * 16 // lanes
+
     to_w: Any = None
     held_w: Any = None
     from_stage: Any = None
@@ -184,10 +219,7 @@ def amd_kernel(
         weights = [product.make_fragment_A(tile_w) for _ in range(2)]
     else:
         read_w = fx.make_tiled_copy_A(move, mma).get_slice(tid)
-        stages_w = fx.make_view(
-            fx.apply_swizzle(plain_w, swizzle),
-            fx.make_layout((tile.n, depth, stages), (depth, 1, tile.n * depth)),
-        )
+        stages_w = fx.make_view(base_w, fx.make_layout((tile.n, depth, stages), (pitch, 1, tile.n * pitch)))
         from_w, to_w = mine.partition_S(tile_w), mine.partition_D(stages_w)
         held_w = fx.make_fragment_like(from_w)
         from_stage = read_w.partition_S(stages_w)
@@ -197,8 +229,8 @@ def amd_kernel(
     # the last one is loaded again, for nobody.
     tiles = (k + depth - 1) // depth
     last = fx.max(tiles - 2, 0)
-    end = (tiles - 1) * depth
-    lane, wave = tid % lanes, uniform(tid // lanes) if form.direct else tid // lanes
+    end = (fx.max(tiles - 1, 0) if form.grouped else tiles - 1) * depth
+    lane, wave = tid % lanes, uniform(tid // lanes) if form.direct != "" else tid // lanes
     each = lanes // units
     """Rows that a wave copies at once."""
     unit_of = lane % units ^ (lane // units if units == 8 else lane // units // 2 % 4)
@@ -218,25 +250,77 @@ def amd_kernel(
         if fx.const_expr(not form.shuffled):
             fx.copy(move, held_w, to_w[None, None, None, stage])
 
-    def copy_rows(source: Any, to: Any, step: Any, count: int, at: Any, shift: Any, stage: int) -> None:
+    def copy_rows(source: Any, to: Any, step: Any, count: int, at: Any, stage: int) -> None:
         """Straight into shared memory, where lanes follow each other: it is what they read that is swizzled."""
         atom = fx.make_copy_atom(rocdl.cdna4.BufferLoadAsyncLDS128b(), dtype).set_value("soffset", at)
         piece = fx.make_layout(unit, 1)
-        first = fx.get_iter(source) + ((wave * each + lane // units) * step + unit_of * unit + shift)
+        mine_of = fx.get_iter(source) + ((wave * each + lane // units) * step + unit_of * unit)
         for i in fx.range_constexpr(count * units // threads):
             into = to + ((i * each * tile.waves + wave * each) * depth + stage * (count * depth))
             fx.copy_atom_call(
-                atom, fx.make_view(first + i * each * tile.waves * step, piece), fx.make_view(into, piece)
+                atom, fx.make_view(mine_of + i * each * tile.waves * step, piece), fx.make_view(into, piece)
             )
 
-    def copy_tile(at: Any, shift: Any, stage: int) -> None:
-        copy_rows(tile_a, plain_a, step_a, tile.m, at, shift, stage)
+    def tensor_words(source: Any, to: Any, step: Any, there: Any, count: int) -> tuple[Any, ...]:
+        """Of the rows that a wave copies: the address, that in shared memory, and the rest for whole tiles and the last
+        one."""
+        part = count // tile.waves
+        address = fx.Int64(fx.ptrtoint(source)) + fx.Int64(wave * part) * (fx.Int64(step) * size)
+        left = fx.max(there - wave * part, 0)
+        rest = [described(x, left, part, depth, pitch - depth, step, size) for x in (fx.min(k, depth), k - end)]
+        return address | TENSOR, fx.ptrtoint(to) + wave * (part * pitch * size), *rest
+
+    def copy_block(words: tuple[Any, ...], count: int, at: Any, stage: int, ragged: bool) -> None:
+        address, place, *rest = words
+        place = fx.Uint32(place + stage * (count * pitch * size))
+        first = [fx.Int64(place) << 32 | 1, address + fx.Int64(fx.Uint32(at * size))]
+        made = fx.Vector.from_elements(first, fx.Int64).bitcast(fx.Int32)
+        tdm_ops.tensor_load_2d(tdm_ops.TDMDescriptor2D(made, rest[ragged]))
+
+    words_a: Any = None
+    words_w: Any = None
+    if fx.const_expr(form.direct == "tensor"):
+        words_a = tensor_words(here_a, plain_a, step_a, rows, tile.m)
+        words_w = tensor_words(here_w, plain_w, step_w, columns, tile.n)
+
+    def copy_tile(at: Any, stage: int, ragged: bool = False) -> None:
+        if fx.const_expr(form.direct == "tensor"):
+            copy_block(words_a, tile.m, at, stage, ragged)
+            if fx.const_expr(not form.shuffled):
+                copy_block(words_w, tile.n, at, stage, ragged)
+            return
+        copy_rows(tile_a, plain_a, step_a, tile.m, at, stage)
         if fx.const_expr(not form.shuffled):
-            copy_rows(tile_w, plain_w, step_w, tile.n, at, shift, stage)
+            copy_rows(tile_w, plain_w, step_w, tile.n, at, stage)
         rocdl.asyncmark()
 
+    def copies_are_there(under_way: int, later: int) -> None:
+        """All but the last copies of this wave into shared memory, and behind them so many loads into registers; and
+        the wave has read what it asked for."""
+        if fx.const_expr(form.direct == "tensor"):
+            rocdl.s_wait_tensorcnt(under_way)
+            rocdl.s_wait_dscnt(0)
+        else:
+            rocdl.s_waitcnt(vmcnt=under_way + later, lgkmcnt=0)
+
+    # Bytes from memory wait for their turn as words: a loop that carries vectors of bytes is not the compiler's best.
+    in_words = form.shuffled and size == 1
+    four = fx.make_layout(4, 1)
+    pieces = units_of(from_w, unit) if in_words else []
+    words = [[fx.make_rmem_tensor(four, fx.Int32) for _ in pieces] for _ in range(2)]
+
     def load_weights(at: Any, which: int) -> None:
-        fx.copy(load, from_w, read_w.retile(weights[which]), soffset=at * 16)
+        if fx.const_expr(not in_words):
+            fx.copy(load, from_w, read_w.retile(weights[which]), soffset=at * 16)
+            return
+        atom, found = load.set_value("soffset", at * 16), fx.make_rmem_tensor(fx.make_layout(unit, 1), dtype)
+        for piece, held in zip(pieces, words[which], strict=True):
+            fx.copy_atom_call(atom, piece, found)
+            held.store(found.load().bitcast(fx.Int32))
+
+    def as_bytes(which: int) -> None:
+        for piece, held in zip(units_of(read_w.retile(weights[which]), unit), words[which], strict=True):
+            piece.store(held.load().bitcast(dtype))
 
     def read_weights(stage: int, which: int) -> None:
         fx.copy(move, from_stage[None, None, None, stage], read_w.retile(weights[which]))
@@ -255,7 +339,7 @@ def amd_kernel(
             words = fx.get_iter(rocdl.make_buffer_tensor(extras[side]))
             mine_of = words + (block * (2 * lanes) + part * lanes + lane)
             for i in fx.range_constexpr(steps):
-                at = (number * steps + i) * (blocks * (2 * lanes))
+                at = ((number + first // depth) * steps + i) * (blocks * (2 * lanes))
                 atom = fx.make_copy_atom(rocdl.BufferCopy32b(), fx.Int32).set_value("soffset", at)
                 one = fx.make_layout(1, 1)
                 fx.copy_atom_call(atom, fx.make_view(mine_of, one), scales[which][side * steps + i])
@@ -275,6 +359,8 @@ def amd_kernel(
                     )  # fmt: skip
 
     def multiply(half: int, which: int) -> None:
+        if fx.const_expr(in_words and half == 0):
+            as_bytes(which)
         if fx.const_expr(form.mx != ""):
             multiply_blocks(half, which)
         elif fx.const_expr(form.instruction == "mfma_scale"):
@@ -282,12 +368,11 @@ def amd_kernel(
         else:
             fx.gemm(mma, sums[half], weights[which], inputs[half], sums[half])
 
-    per_wave_m, per_wave_n = half_m // 16 // tile.waves_m, tile.n // 16 // tile.waves_n
-    # A lane reads a unit at once. Where both halves of a wave hold the same, each reads all of it.
-    wide = units if form.doubled else units * 16 // lanes
     products = per_wave_m * per_wave_n * (depth // form.atom_k)
     reads, reads_w = per_wave_m * wide, per_wave_n * wide
     moved = (tile.m + high) * units // threads
+    if fx.const_expr(form.direct == "tensor"):
+        moved = 1 if form.shuffled else 2
 
     def step(number: Any, stage: int) -> None:
         """By way of registers."""
@@ -324,41 +409,42 @@ def amd_kernel(
         rocdl.sched_barrier(0)
         # This wave has read all of tile t, and its part of tile t+1 is there: only what came later is under way.
         later = reads_w if form.shuffled else 2 * steps if form.mx else 0
-        rocdl.s_waitcnt(vmcnt=(stages - 2) * moved + later, lgkmcnt=0)
+        copies_are_there((stages - 2) * moved, later)
         rocdl.s_barrier()
         rocdl.sched_barrier(0)
         read_half(0, after)
         if fx.const_expr(not form.shuffled):
             read_weights(after, 1 - which)
-        copy_tile(along(number + stages) * depth, 0, stage)
+        copy_tile(along(number + stages) * depth, stage)
         multiply(1, which)
         interleave(products, ["dsrd"] * (reads if form.shuffled else reads + reads_w) + ["dma"] * moved)
         rocdl.sched_barrier(0)
 
     if fx.const_expr(form.mx != ""):
         load_scales(tiles - 1, 0)
-    if fx.const_expr(form.direct):
-        unit_column = unit_of * unit
-        copy_tile(end, (end + unit_column < k).select(fx.Int32(0), fx.Int32(behind)), 0)
-        for i in fx.range_constexpr(1, stages):
-            copy_tile(along(i) * depth, 0, i)
-        if fx.const_expr(form.shuffled):
-            load_weights(end, 0)
-        fx.barrier()
+    if fx.const_expr(form.direct == "tensor"):
+        copy_tile(end, 0, True)
     else:
-        unit_column = tid % units * unit
-        load_tile(end, (end + unit_column < k).select(fx.Int32(0), fx.Int32(behind)))
-        if fx.const_expr(form.shuffled):
-            load_weights(end, 0)
+        # Registers of lanes out of range are zeros; whether shared memory behind a straight copy is, nobody promises.
+        load_tile(end, (end + tid % units * unit < k).select(fx.Int32(0), fx.Int32(behind)))
+    if fx.const_expr(form.direct != ""):
+        for i in fx.range_constexpr(1, stages):
+            copy_tile(along(i) * depth, i)
+    if fx.const_expr(form.shuffled):
+        load_weights(end, 0)
+    if fx.const_expr(form.direct == "tensor"):
+        rocdl.s_wait_tensorcnt((stages - 1) * moved)
+    else:
         write_stage(0)
+    if fx.const_expr(form.direct == ""):
         load_tile(along(1) * depth, 0)
-        fx.barrier()
+    fx.barrier()
     read_half(0, 0)
     if fx.const_expr(not form.shuffled):
         read_weights(0, 0)
     for turn in range(tiles // stages):
         for i in fx.range_constexpr(stages):
-            if fx.const_expr(form.direct):
+            if fx.const_expr(form.direct != ""):
                 step_direct(turn * stages + i, i)
             else:
                 step(turn * stages + i, i)
@@ -369,15 +455,22 @@ def amd_kernel(
             multiply(0, i % 2)
             multiply(1, i % 2)
             if fx.const_expr(i + 2 < stages):
+                if fx.const_expr(form.direct == "tensor"):
+                    copies_are_there(0, 0)
                 fx.barrier()
                 read_half(0, i + 1)
-                read_weights(i + 1, (i + 1) % 2)
+                if fx.const_expr(form.shuffled):
+                    load_weights(along(tiles - rest + i + 1) * depth, (i + 1) % 2)
+                else:
+                    read_weights(i + 1, (i + 1) % 2)
                 if fx.const_expr(form.mx != ""):
                     load_scales(along(tiles - rest + i + 1), (i + 1) % 2)
 
-    here_c = fx.get_iter(c) + (fx.Int64(batch) * batch_c + fx.Int64(row) * step_c + column)
+    here_c = fx.get_iter(c) + (fx.Int64(part) * batch_c + fx.Int64(row) * step_c + column)
     one = fx.make_view(here_c, fx.make_layout((tile.m, tile.n), (step_c, 1)))
     bytes_c = ((rows - 1) * step_c + columns) * (c.dtype.width // 8)
+    if fx.const_expr(form.grouped):
+        bytes_c = (rows > 0).select(bytes_c, fx.Int32(0))
     out = fx.get_iter(rocdl.make_buffer_tensor(one, num_records_bytes=bytes_c))
     store = fx.make_copy_atom(rocdl.BufferCopy(form.store * c.dtype.width), c.dtype)
     beyond = fx.Int32(FAR_BYTES // (c.dtype.width // 8))
@@ -396,8 +489,13 @@ def amd_kernel(
                     at = inside.select(at_m * step_c + at_n, beyond)
                     total = sums[half][None, i, j].load()
                     found = [total[v + e] for e in range(form.store)]
-                    if fx.const_expr(form.extras != () or form.activation != "none" or c.dtype is not found[0].dtype):
-                        found = finished(found, extras, form, row + at_m, column + at_n, m, n, c.dtype)
+                    if fx.const_expr(form.extras != () or form.activation != "none" or c.dtype.width == 8):
+                        from flydsl.kernels.matmul.amd.epilogue import finished
+
+                        where = row + at_m, column + at_n, m, n
+                        found = finished(found, extras, form.extras, form.activation, *where, c.dtype)
+                    elif fx.const_expr(c.dtype is not found[0].dtype):
+                        found = [fx.Float32(value).to(c.dtype) for value in found]
                     result = fx.make_rmem_tensor(fx.make_layout(form.store, 1), c.dtype)
                     result.store(fx.Vector.from_elements(found, c.dtype))
                     fx.copy_atom_call(store, result, fx.make_view(out + at, fx.make_layout(form.store, 1)))
@@ -409,6 +507,13 @@ def as_operand(fragment: Any, at: int, step: int, kind: Any) -> Any:
     made = fx.make_rmem_tensor(fx.make_layout(held.numel * held.dtype.width // kind.width, 1), kind)
     made.store(held.bitcast(kind))
     return made
+
+
+def units_of(part: Any, unit: int) -> list[Any]:
+    """What a thread copies, as units of 16 bytes."""
+    inner, across, down = (fx.size(part.shape[mode]).unpack() for mode in range(3))
+    firsts = [None] if inner == unit else [(None, i) for i in range(inner // unit)]
+    return [part[first, i, j] for j in range(down) for i in range(across) for first in firsts]
 
 
 def meet(wait: str) -> None:
@@ -442,41 +547,27 @@ def shifted(part: Any, shift: Any) -> Any:
     return part if isinstance(shift, int) else fx.make_view(fx.get_iter(part) + shift, part.layout)
 
 
-def finished(
-    values: list[Any], extras: Any, form: Form, row: Any, column: Any, m: Any, n: Any, dtype: Any
-) -> list[Any]:
-    """Neighbouring sums of a row with scales, bias and activation, as `dtype`."""
-    if dtype is fx.Int32:
-        return values
-    # Scales of blocks come first.
-    others = extras[len(extras) - len(form.extras) :]
-    given = {name.partition(":")[0]: (name.partition(":")[2], x) for name, x in zip(form.extras, others, strict=True)}
-    made = [fx.Float32(x) for x in values]
-    at_row = fx.min(row, m - 1)
-    columns = [fx.min(column + e, n - 1) for e in range(len(values))]
-    for name, along_rows in (("scale_a", True), ("scale_b", False)):
-        if name in given:
-            kind, x = given[name]
-            if kind == "one" or along_rows:
-                factor = x[0] if kind == "one" else x[at_row]
-                made = [value * factor for value in made]
-            else:
-                made = [value * x[at] for value, at in zip(made, columns, strict=True)]
-    if "bias" in given:
-        kind, x = given["bias"]
-        added = [fx.Float32(x[at_row])] * len(made) if kind == "rows" else [fx.Float32(x[at]) for at in columns]
-        made = [value + more for value, more in zip(made, added, strict=True)]
-    if form.activation != "none":
-        from flydsl.kernels.activations import activated
+def tiles_across(m: Any, batches: Any, tile: Tile, form: Form) -> Any:
+    """Tiles of rows; where rows belong to groups, as many as there may be, since each group may end inside one."""
+    if form.grouped:
+        return (m + fx.min(m, batches) * (tile.m - 1)) // tile.m
+    return (m + tile.m - 1) // tile.m
 
-        made = [activated(form.activation, value) for value in made]
-    if "scale_out" in given:
-        made = [value / given["scale_out"][1][0] for value in made]
-    if dtype.width == 8:
-        from flydsl.kernels.epilogue import narrowed
 
-        return [narrowed(value, dtype) for value in made]
-    return [value.to(dtype) for value in made]
+def stage_row(tile: Tile, form: Form) -> int:
+    """Bytes from a row of a stage to the next."""
+    return tile.row_bytes + (UNIT_BYTES if form.direct == "tensor" else 0)
+
+
+def described(across: Any, down: Any, rows: int, columns: int, gap: int, step: Any, size: int) -> Any:
+    """The second group of a tensor's words: elements and rows that are left of it, the tile, and the steps of rows."""
+    line, free = columns * size // 4, gap * size // 4
+    flags = (size.bit_length() - 1) << 16 | 1 << 20 | (line.bit_length() - 2) << 22 | (free - 1) << 25
+    # Words that only a scalar register can hold must come from some.
+    across, down, step = uniform(across), uniform(down), uniform(step)
+    words = [flags, across << 16, across >> 16 & 0xFFFF | down << 16, down >> 16 & 0xFFFF | columns << 16, rows, step,
+             0, 0]  # fmt: skip
+    return fx.Vector.from_elements([fx.Int32(word) for word in words], fx.Int32)
 
 
 def uniform(value: Any) -> Any:
@@ -545,11 +636,15 @@ def amd_tiles(
     batch_w: fx.Int64,
     batch_c: fx.Int64,
     group: fx.Int32,
+    length: fx.Int32,
     tile: fx.Constexpr[TileLike],
     form: fx.Constexpr[FormLike],
     stream: fx.Stream = fx.Stream(None),
 ):
-    """`c = f(a @ w.T)`; strides are in elements: of the rows of each matrix, and of its batch."""
+    """`c = f(a @ w.T)`; strides are in elements: of the rows of each matrix, and of its batch.
+
+    Slices of K are `length` elements long.
+    """
     mma = matrix_product(a.dtype, tile, form)
     unit = UNIT_BYTES * 8 // a.dtype.width
     units = tile.row_bytes // UNIT_BYTES
@@ -558,8 +653,14 @@ def amd_tiles(
     fill = fx.make_tiled_copy_tv(
         chunk, fx.make_layout((threads // units, units), (units, 1)), fx.make_layout((1, unit), (unit, 1))
     )
-    blocks = ((m + tile.m - 1) // tile.m) * ((n + tile.n - 1) // tile.n) * batches
+    m, batches = fx.Int32(m), fx.Int32(batches)
+    blocks = tiles_across(m, batches, tile, form) * ((n + tile.n - 1) // tile.n)
+    if fx.const_expr(form.sliced):
+        blocks = blocks * ((k + length - 1) // length)
+    if fx.const_expr(not form.grouped):
+        blocks = blocks * batches
     amd_kernel(
-        a, w, c, extras, fx.Int32(m), fx.Int32(n), fx.Int32(k), fx.Int32(step_a), fx.Int32(step_w), fx.Int32(step_c),
-        fx.Int64(batch_a), fx.Int64(batch_w), fx.Int64(batch_c), fx.Int32(group), mma, fill, tile, form,
+        a, w, c, extras, m, fx.Int32(n), fx.Int32(k), batches, fx.Int32(step_a), fx.Int32(step_w), fx.Int32(step_c),
+        fx.Int64(batch_a), fx.Int64(batch_w), fx.Int64(batch_c), fx.Int32(group), fx.Int32(length), mma, fill, tile,
+        form,
     ).launch(grid=blocks, block=threads, stream=stream)  # fmt: skip

@@ -20,7 +20,8 @@ from ..request import check_apart, check_placed, result_type
 from ..workspace import scratch
 from .blocks import MxMatrix
 from .entry import amd_matmul
-from .kernel import MX_BYTES, Form, Tile
+from .kernel import EACH, MX_BYTES, Form, Tile
+from .plan import Given, cut
 
 TILE = Tile(128, 128, 128, 2, 2, 2)
 HIGH = 128
@@ -184,17 +185,22 @@ def matmul_mx(
     length = k * FORMATS[x.kind].bits // 8
     step_c = describe("out", out).strides[0] if m > 1 else n
     form = (
-        Form("mfma", 64, part=16, direct=True)
+        Form("mfma", 64, part=16, direct="buffer")
         if x.kind == "float4_e2m1fn"
-        else Form("mfma_scale", 128, part=32, direct=True)
+        else Form("mfma_scale", 128, part=32, direct="buffer")
     )
     width = 4 if n % 4 == 0 and step_c % 4 == 0 and describe("out", out).address % 16 == 0 else 1
     extras = () if bias is None else ("bias",)
     form = form._replace(mx=moved, store=width, extras=extras, activation=activation or "none")
-    more = {} if stream is None else {"stream": stream}
+    more: dict[str, object] = {} if stream is None else {"stream": stream}
+    shared = where.target.caps.shared_mem_per_block or 65536
+    given = Given(m, n, length, 1, 1, describe("out", out).itemsize, where.processors, shared)
+    part, slices = cut(given, where.target, TILE)
+    if slices > 1:
+        more["parts"] = scratch(out, "sums", slices * m * -(-n // EACH) * EACH, "float32", stream)
     amd_matmul(
         as_type(x.data, x.kind), as_type(y.data, y.kind), out, bias, None, None, None, m, n, length, 1, length, length,
-        step_c, 0, 0, 0, min(8, -(-m // HIGH)), TILE, form, blocks_w=y.words, blocks_a=x.words, **more,
+        step_c, 0, 0, 0, min(8, -(-m // HIGH)), part, TILE, form, blocks_w=y.words, blocks_a=x.words, **more,
     )  # fmt: skip
     return out
 
