@@ -43,7 +43,8 @@ def takes_vectors(module: ModuleOp) -> bool:
 def copy_adjacent(r: LayoutLowering, atom: CopyAtomType, source: Sequence[View], target: Sequence[View]) -> bool:
     """Copy single elements between global memory and registers, neighbours at once; False: nothing was emitted.
 
-    The elements of a copy are moved in no promised order, so it does not matter what stands between neighbours.
+    The elements of a copy are moved in no promised order, so it does not matter what stands between neighbours. Where
+    several go to one place, the last one stays all the same.
     """
     if type(atom.op) is not UniversalCopyType:
         return False
@@ -73,11 +74,14 @@ def _space(view: View) -> object:
 
 
 def _runs(places: Sequence[Pointer]) -> Iterator[list[int]]:
-    """Indices of neighbours, as many as an access takes, in the order of their first ones."""
+    """Indices of neighbours, as many as an access takes, in the order of their first ones; each alone if some meet."""
     by_address: dict[int, dict[int, int]] = {}
     """By the id of a run-time offset, which pieces of a tensor share: the index at each static one."""
     for i, at in enumerate(places):
         by_address.setdefault(id(at.dynamic), {})[at.static] = i
+    if sum(map(len, by_address.values())) < len(places):
+        yield from ([i] for i in range(len(places)))
+        return
     most = WIDEST // bit_width(places[0].base_type.data.elem)
     seen: set[int] = set()
     for i, at in enumerate(places):
