@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import mmap
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -77,24 +76,16 @@ def _llvm() -> Any:
 
 
 def _keep_freed_memory() -> None:
-    """Let malloc keep what a code generation frees for the next one, and take it from the kernel in large pages.
+    """Let malloc keep what a code generation frees for the next one.
 
     Each has tables of some hundred kB, which glibc fetches from the kernel anew, page by page: a quarter of the time of
     a small kernel. Once a block of 16 MB has been freed, as by any process with large arrays, it no longer does. The
-    blocks are not touched: a bytes object would have its pages fetched and cleared.
+    block is not touched: a bytes object would have its pages fetched and cleared.
     """
-    size, large_page = 16 << 20, 2 << 20
     allocate, free = ctypes.pythonapi.PyMem_RawMalloc, ctypes.pythonapi.PyMem_RawFree
     allocate.restype, allocate.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
     free.restype, free.argtypes = None, [ctypes.c_void_p]
-    free(allocate(size))
-    advice = getattr(mmap, "MADV_HUGEPAGE", None)
-    block: int | None = allocate(size) if advice is not None else None  # from the heap by now
-    if block is not None:
-        start, end = -(-block // large_page) * large_page, (block + size) // large_page * large_page
-        # Only advice: a kernel without large pages refuses, and all is as it was.
-        ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), advice)
-        free(block)
+    free(allocate(16 << 20))
 
 
 def llvm_version() -> tuple[int, int, int]:
