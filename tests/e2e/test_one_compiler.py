@@ -39,7 +39,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 EVERY = bool(os.environ.get("FLYDSL_TEST_EVERY_TARGET"))
 TARGETS = ["rocm:gfx942", "cuda:sm_90a", "cpu:native", "cpu:gfx942"]
 MORE = ["rocm:gfx950", "rocm:gfx1201", "cuda:sm_80", "cpu:sm_90a"]
-ALONE = ("fly-nvgpu-insert-fences", "fly-split-carried-vectors")
+ALONE = ("fly-nvgpu-insert-fences", "fly-split-carried-vectors", "fly-merge-guards")
 """Passes behind the group."""
 F16, BF16 = torch.float16, torch.bfloat16
 

@@ -1,7 +1,7 @@
 """LLVM IR text to optimised IR, assembly and object code for one target.
 
 Emission changes the module it reads, and a second emission from it aborts the process on AMDGPU. So each emission
-here has a module of its own: the optimised one once, every later one from the bitcode kept in `DeviceCode`.
+here has a module of its own: the optimised one once, every later one from bitcode, which is made when it is asked for.
 """
 
 from __future__ import annotations
@@ -57,6 +57,10 @@ class DeviceTarget:
     def is_amdgpu(self) -> bool:
         return self.triple.startswith("amdgcn")
 
+    @property
+    def is_gpu(self) -> bool:
+        return self.is_amdgpu or self.triple.startswith("nvptx")
+
     def machine(self, opt_level: int) -> TargetMachine:
         return binding.target_machine(
             self.triple, self.cpu, self.features, opt_level=opt_level, reloc=self.reloc, codemodel=self.codemodel
@@ -72,8 +76,8 @@ class DeviceCode:
 
     target: DeviceTarget
     opt_level: int
-    bitcode: bytes
-    """The optimised module, as it was before emission."""
+    made_bitcode: bytes | Callable[[], bytes]
+    """The optimised module, as it was before emission, or what makes it again."""
     times: dict[str, float] = field(default_factory=dict[str, float])
     """Seconds per stage: parse, optimize, emit."""
     asm_text: str | None = None
@@ -84,6 +88,13 @@ class DeviceCode:
     _asm: str | None = None
     _optimized_ir: str | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    @property
+    def bitcode(self) -> bytes:
+        """The optimised module, as it was before emission."""
+        if not isinstance(self.made_bitcode, bytes):
+            self.made_bitcode = self.made_bitcode()
+        return self.made_bitcode
 
     @property
     def object(self) -> bytes:
@@ -225,11 +236,12 @@ def compile_device(
     optimized: bool = False,
     want_asm: bool = False,
     emit: bool = True,
+    keep: bool = False,
 ) -> DeviceCode:
     """Optimise and emit what `target.output` names; `want_asm` makes the assembly now instead of on demand.
 
     `optimized` says that a middle end has been run already, so only code generation is left; without `emit` nothing is
-    emitted before it is asked for.
+    emitted before it is asked for. With `keep` the optimised module is kept; else it is made once more for who asks.
     """
     check_level(opt_level)
     start = time.perf_counter()
@@ -237,7 +249,15 @@ def compile_device(
     parsed = time.perf_counter()
     if not optimized:
         optimize_for(module, target, opt_level)
-    code = DeviceCode(target, opt_level, module.as_bitcode(), asm_text=inline_asm(ir_text))
+
+    def made_again() -> bytes:
+        again = load_module(ir_text, target)
+        if not optimized:
+            optimize_for(again, target, opt_level)
+        return again.as_bitcode()
+
+    kept = module.as_bitcode() if keep or not emit else made_again
+    code = DeviceCode(target, opt_level, kept, asm_text=inline_asm(ir_text))
     done = time.perf_counter()
     if not emit:
         module.close()

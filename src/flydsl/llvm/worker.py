@@ -24,8 +24,9 @@ def answer(request: Header, blobs: list[bytes]) -> Frame:
         codegen.optimize_for(module, target, level)
         return {}, [str(module).encode()]
     assert request["do"] == "compile", request["do"]
-    code = codegen.compile_device(source, target, level, optimized=request["optimized"], emit=request["emit"])
-    made = b"" if not request["emit"] else code.asm.encode() if target.output == "assembly" else code.object
+    optimized, emit = request["optimized"], request["emit"]
+    code = codegen.compile_device(source, target, level, optimized=optimized, emit=emit, keep=True)
+    made = b"" if not emit else code.asm.encode() if target.output == "assembly" else code.object
     return {"times": code.times}, [code.bitcode, made]
 
 

@@ -17,6 +17,7 @@ PASSES: dict[str, str] = {
     "fly-convert-atom-call-to-ssa-form": "fly.fly_convert_atom_call_to_ssa_form:FlyConvertAtomCallToSsaFormPass",
     "fly-promote-regmem-to-vectorssa": "fly.fly_promote_regmem_to_vectorssa:FlyPromoteRegmemToVectorSsaPass",
     "fly-split-carried-vectors": "fly.fly_split_carried_vectors:FlySplitCarriedVectorsPass",
+    "fly-merge-guards": "fly.fly_merge_guards:FlyMergeGuardsPass",
     "fly-to-llvm": "fly.fly_to_llvm:FlyToLlvmPass",
     "convert-fly-to-rocdl": "fly.convert_fly_to_rocdl:ConvertFlyToRocdlPass",
     "convert-fly-to-nvvm": "fly.convert_fly_to_nvvm:ConvertFlyToNvvmPass",

@@ -16,6 +16,7 @@ FEATURES: dict[str, str] = {
     "amd": "an AMD GPU: gfx ISA, HSA code objects",
     "rdna": "a chip of the RDNA line",
     "unified_registers": "vector and accumulation registers share one file",
+    "word_aligned_vectors": "global memory is read and written in vectors that are aligned to a word",
     "shared_scalar_registers": "the scalar registers of a SIMD are shared out among its waves",
     "buffer_bounds_select": "a buffer descriptor says whether offsets are checked",
     "buffer_wide_descriptor": "buffer descriptors of 57-bit addresses, whose last word has no format",
@@ -133,7 +134,7 @@ class Architecture:
 
 # --- AMD ----------------------------------------------------------------------------------------------------------
 
-_AMD = frozenset({"amd", "buffer_atomic"})
+_AMD = frozenset({"amd", "buffer_atomic", "word_aligned_vectors"})
 _GFX9 = _AMD | {"hw_id", "dpp_wave", "asyncmark", "shared_scalar_registers"}
 _CDNA2 = _GFX9 | {
     *("mfma", "mfma_short_k", "unified_registers", "copy_to_lds_b32", "buffer_fadd_f32", "buffer_fadd_f16"),

@@ -69,7 +69,8 @@ class RocmBackend(BuiltinBackend):
             f"wave64={flag(self.target.warp_size == 64)}}}"
         )
         debug = "ensure-debug-info-scope-on-llvm-func{emission-kind=LineTablesOnly}" if options.debug_info else ""
-        passes = [*common_passes("convert-fly-to-rocdl"), "fly-split-carried-vectors", device]
+        after = ["fly-split-carried-vectors", "fly-merge-guards"]
+        passes = [*common_passes("convert-fly-to-rocdl"), *after, device]
         return passes, to_llvm_passes(attach, debug), BINARY_PASS
 
     def gpu_module_targets(self) -> list[str]:

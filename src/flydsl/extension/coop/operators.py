@@ -23,13 +23,6 @@ if TYPE_CHECKING:
 Operator: TypeAlias = ReductionOp | Callable[[Any, Any], Any]
 
 
-def check_op(op: object) -> ReductionOp:
-    """A `ReductionOp`, or a TypeError."""
-    if not isinstance(op, ReductionOp):
-        raise DSLTypeError(f"op must be an fx.ReductionOp such as fx.ReductionOp.ADD, got {op!r}")
-    return op
-
-
 def check_operator(op: object) -> Operator:
     """A `ReductionOp` or a function of two elements, or a TypeError."""
     if isinstance(op, ReductionOp) or callable(op):

@@ -4,111 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import block
-from .warp import (
-    WarpBitonicSort,
-    WarpExchange,
-    WarpExchangeAlgorithm,
-    WarpLoad,
-    WarpLoadAlgorithm,
-    WarpMergeSort,
-    WarpReduceBatched,
-    WarpStore,
-    WarpStoreAlgorithm,
-    warp_bitonic_sort,
-    warp_broadcast,
-    warp_head_segmented_reduce,
-    warp_merge_sort,
-    warp_reduce_batched,
-    warp_reduce_batched_to_blocked,
-    warp_reduce_batched_to_striped,
-    warp_tail_segmented_reduce,
-)
-from .warp.reduce import WarpReduce, warp_reduce
-from .warp.scan import WarpScan, warp_exclusive_scan, warp_inclusive_scan, warp_scan, warp_scan_with_aggregate
+from . import block, warp
+from .warp import *  # noqa: F403
+from .warp.reduce import WarpReduce as WarpReduce
+from .warp.reduce import warp_reduce as warp_reduce
+from .warp.scan import WarpScan as WarpScan
+from .warp.scan import warp_exclusive_scan as warp_exclusive_scan
+from .warp.scan import warp_inclusive_scan as warp_inclusive_scan
+from .warp.scan import warp_scan as warp_scan
+from .warp.scan import warp_scan_with_aggregate as warp_scan_with_aggregate
 
 if TYPE_CHECKING:
-    from .block import (
-        BlockAdjacentDifference,
-        BlockDiscontinuity,
-        BlockExchange,
-        BlockExchangeAlgorithm,
-        BlockHistogram,
-        BlockHistogramAlgorithm,
-        BlockLoad,
-        BlockLoadAlgorithm,
-        BlockMergeSort,
-        BlockMergeSortAlgorithm,
-        BlockRadixRank,
-        BlockRadixRankAlgorithm,
-        BlockRadixSort,
-        BlockRadixSortAlgorithm,
-        BlockReduce,
-        BlockReduceAlgorithm,
-        BlockRunLengthDecode,
-        BlockRunLengthDecodeAlgorithm,
-        BlockScan,
-        BlockScanAlgorithm,
-        BlockShuffle,
-        BlockShuffleAlgorithm,
-        BlockStore,
-        BlockStoreAlgorithm,
-        BlockTopK,
-        BlockTopKAlgorithm,
-    )
+    from .block import *  # noqa: F403
 
-__all__ = [
-    "BlockAdjacentDifference",
-    "BlockDiscontinuity",
-    "BlockExchange",
-    "BlockExchangeAlgorithm",
-    "BlockHistogram",
-    "BlockHistogramAlgorithm",
-    "BlockLoad",
-    "BlockLoadAlgorithm",
-    "BlockMergeSort",
-    "BlockMergeSortAlgorithm",
-    "BlockRadixRank",
-    "BlockRadixRankAlgorithm",
-    "BlockRadixSort",
-    "BlockRadixSortAlgorithm",
-    "BlockReduce",
-    "BlockReduceAlgorithm",
-    "BlockRunLengthDecode",
-    "BlockRunLengthDecodeAlgorithm",
-    "BlockScan",
-    "BlockScanAlgorithm",
-    "BlockShuffle",
-    "BlockShuffleAlgorithm",
-    "BlockStore",
-    "BlockStoreAlgorithm",
-    "BlockTopK",
-    "BlockTopKAlgorithm",
-    "WarpBitonicSort",
-    "WarpExchange",
-    "WarpExchangeAlgorithm",
-    "WarpLoad",
-    "WarpLoadAlgorithm",
-    "WarpMergeSort",
-    "WarpReduce",
-    "WarpReduceBatched",
-    "WarpScan",
-    "WarpStore",
-    "WarpStoreAlgorithm",
-    "warp_bitonic_sort",
-    "warp_broadcast",
-    "warp_exclusive_scan",
-    "warp_head_segmented_reduce",
-    "warp_inclusive_scan",
-    "warp_merge_sort",
-    "warp_reduce",
-    "warp_reduce_batched",
-    "warp_reduce_batched_to_blocked",
-    "warp_reduce_batched_to_striped",
-    "warp_scan",
-    "warp_scan_with_aggregate",
-    "warp_tail_segmented_reduce",
-]
+__all__: list[str] = []
+__all__ += block.__all__
+__all__ += warp.__all__
 
 
 def __getattr__(name: str) -> object:

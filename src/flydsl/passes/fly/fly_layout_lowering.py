@@ -60,6 +60,7 @@ from ...lowering.atom_state import (
 )
 from ...lowering.rebuild import Handler, Rebuilder, remove_dead
 from ..base import Pass
+from .adjacent_copies import copy_adjacent, takes_vectors
 from .expand_print import expand_print
 from .vector_access import load_vec, permutation, spelled_permutation, store_vec
 
@@ -165,6 +166,12 @@ class LayoutLowering(Rebuilder):
         super().__init__()
         self.found: set[SSAValue] = set()
         """Scalars taken out of tuples whose leaves were no constants by themselves."""
+        self.takes_vectors = False
+        """Whether neighbours in memory are copied at once."""
+
+    def run(self, module: ModuleOp) -> ModuleOp:
+        self.takes_vectors = takes_vectors(module)
+        return super().run(module)
 
     def val(self, old: SSAValue) -> SSAValue:
         found = self.vm[old]
@@ -441,6 +448,8 @@ def _expand_copy(r: LayoutLowering, atom: CopyAtomType, tensors: list[View]) -> 
         if len({len(p) for p in pieces}) != 1:
             raise LayoutError("copy: extents differ: " + ", ".join(str(t.layout) for t in tensors))
         single = bool(pieces[0]) and _is_one_call(atom, [views[0] for views in pieces])
+        if single and r.takes_vectors and len(pieces) == 2 and copy_adjacent(r, atom, *pieces):
+            return
         for group in zip(*pieces, strict=True):
             if single:
                 r.copy_call(atom, group)

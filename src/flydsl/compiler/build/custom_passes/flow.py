@@ -155,34 +155,29 @@ class _Flow:
             module = codegen.load_module(ir_text, target)
             text = str(module)
             self.kernels = kernel_set(text, module)
-        text, _ = self._linked(self._llvm_passes("llvm-pre-opt", text, target))
+        text, _ = self._linked(self._llvm_passes("llvm-pre-opt", text, target), target)
         with self._timed("optimize"):
             module = self._middle_end(text, target, level)
-            text, more = self._linked(str(module))
+            text, more = self._linked(str(module), target)
             if more:  # What a plugin calls was not there to be optimised.
                 module = codegen.load_module(text, target)
                 codegen.optimize_for(module, target, level)
                 text = str(module)
-        text, _ = self._linked(self._llvm_passes("llvm-post-opt", text, target))
+        text, _ = self._linked(self._llvm_passes("llvm-post-opt", text, target), target)
         module = codegen.load_module(text, target)
         check_kernels(self.kernels, kernel_set(text, module))
         with self._timed("emit"):
             return self._assembly_passes(self._generate(text, target, level), target)
 
-    def _linked(self, text: str) -> tuple[str, bool]:
+    def _linked(self, text: str, target: DeviceTarget) -> tuple[str, bool]:
         """A device module with the libraries that define what passes made it call, and whether there were any."""
-        if not self._is_gpu(text):
+        if not target.is_gpu:
             return text, False
         missing = undefined(binding.parse(text))
         if not missing:
             return text, False
         with self._timed("link libs"):
             return link_externs(text, Externs(), self.backend), True
-
-    @staticmethod
-    def _is_gpu(text: str) -> bool:
-        found = re.search(r'^target triple = "(\w+)', text, re.MULTILINE)
-        return found is not None and found[1].startswith(("amdgcn", "nvptx"))
 
     # -- boxes 3 to 5
 
