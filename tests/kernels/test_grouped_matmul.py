@@ -112,7 +112,6 @@ def test_refusals(rng: np.random.Generator, emulate):
         ((a, b, ends.float()), {}, DSLValueError, "an int32 or int64 end"),
         ((a, b.half(), ends), {}, DSLTypeError, "one type, got bfloat16 and float16"),
         ((a.int(), b.int(), ends), {}, DSLTypeError, "multiplies float16, bfloat16, float32, .*, got a of int32"),
-        ((a.to(torch.int8), b.to(torch.int8), ends), {"activation": "relu"}, DSLTypeError, "int32 has no activation"),
         ((a, b, ends), {"activation": "wave"}, DSLValueError, "unknown activation 'wave'"),
         ((a, b, ends), {"out": a}, DSLValueError, "out has the shape"),
     ):
