@@ -34,7 +34,14 @@ def machine_for(target: GPUTarget, dtype: str, size: int, d: int, heads: int = 1
         instruction, depth = "mfma", 32
     dies = DIES if target.has("xcc_id") and heads % DIES == 0 else 1
     return Machine(
-        instruction, depth, size, form.lanes, form.direct and turns, form.wait, target.has("cvt_sr_bf16"), dies
+        instruction,
+        depth,
+        size,
+        form.lanes,
+        form.direct == "buffer" and turns,
+        form.wait,
+        target.has("cvt_sr_bf16"),
+        dies,
     )
 
 
