@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from .covering import mark_the_rest
+
 # Wall-clock deadlines only measure how busy the machine is.
 settings.register_profile("flydsl", deadline=None, print_blob=True)
 settings.load_profile("flydsl")
@@ -53,6 +55,12 @@ def hermetic_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         # Tests compile thousands of kernels in a process: what they see must not depend on how many came before.
         patch.setattr(isolation, "IN_PROCESS", 1 << 30)
         yield
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """In front of the choice by `-m`."""
+    mark_the_rest(items, DEVICE_NODES)
 
 
 def pytest_collection_finish() -> None:

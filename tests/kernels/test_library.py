@@ -16,7 +16,12 @@ from .library import CASES, Case, public_kernels
 from .library.case import static
 
 EVERY = [pytest.param(case, id=case.name) for case in CASES]
-BUILDS = [pytest.param(case, target, id=f"{case.name}-{target}") for case in CASES for target in case.targets]
+BUILDS = [
+    pytest.param((case, target.partition(":")[0]), target, id=f"{case.name}-{target}")
+    for case in CASES
+    for target in case.targets
+]
+"""A case on one of the stacks, for each of its architectures."""
 
 
 def test_every_public_kernel_has_a_case():
@@ -44,10 +49,11 @@ def test_numbers_on_a_gpu(case: Case, rng: np.random.Generator, monkeypatch: pyt
     case.check(rng, "cuda")
 
 
-@pytest.mark.parametrize(("case", "target"), BUILDS)
-def test_builds_without_spills(case: Case, target: str, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.covering
+@pytest.mark.parametrize(("built", "target"), BUILDS)
+def test_builds_without_spills(built: tuple[Case, str], target: str, monkeypatch: pytest.MonkeyPatch):
     """A valid binary for every target the kernel is for, in which all values have a register."""
-    stack = target.partition(":")[0]
+    case, stack = built
     if target != next(t for t in case.targets if t.startswith(stack)):
         monkeypatch.setenv("FLYDSL_DEBUG_ENABLE_VERIFIER", "0")  # the same IR as for the first one of the stack
     artifact = case.compile(target)

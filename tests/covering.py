@@ -1,0 +1,49 @@
+"""Which cases of a parametrised test run by default: every value of every parameter, not every combination."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+
+import pytest
+
+MARK = "covering"
+
+
+def chosen(cases: Sequence[Mapping[str, Hashable]]) -> set[int]:
+    """Numbers of cases that have every value of each parameter between them.
+
+    The one with most values that are new comes next, the first of equals, so the choice is the same in every run.
+    """
+    missing = {pair for case in cases for pair in case.items()}
+    found: set[int] = set()
+    while missing:
+        best = max(range(len(cases)), key=lambda i: len(missing.intersection(cases[i].items())))
+        missing.difference_update(cases[best].items())
+        found.add(best)
+    return found
+
+
+def _value(value: object) -> Hashable:
+    """What tells a value of a parameter from others."""
+    if isinstance(value, tuple):
+        return tuple(map(_value, value))
+    try:
+        hash(value)
+    except TypeError:
+        return id(value)
+    return type(value), value
+
+
+def mark_the_rest(items: Iterable[pytest.Item], devices: Iterable[str]) -> None:
+    """Mark cases of tests with the mark as slow, but for a covering choice; those on a device are left alone."""
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker(MARK) and hasattr(item, "callspec"):
+            if not any(item.get_closest_marker(device) for device in devices):
+                tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in tests.values():
+        values = [{n: _value(v) for n, v in case.callspec.params.items()} for case in cases]  # pyright: ignore
+        keep = chosen(values)
+        for number, case in enumerate(cases):
+            if number not in keep:
+                case.add_marker(pytest.mark.slow)
