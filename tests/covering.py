@@ -34,16 +34,29 @@ def _value(value: object) -> Hashable:
     return type(value), value
 
 
+def _values(item: pytest.Function) -> dict[str, Hashable]:
+    """Values of a case; parameters given together are one, unless the mark names them."""
+    apart: set[str] = {name for mark in item.iter_markers(MARK) for name in mark.args}
+    params = dict(item.callspec.params)
+    found: dict[str, Hashable] = {name: _value(params.pop(name)) for name in apart}
+    for mark in item.iter_markers("parametrize"):
+        names = mark.args[0]
+        together = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+        together = [name for name in together if name in params]
+        if together:
+            found[",".join(together)] = tuple(_value(params.pop(name)) for name in together)
+    return found | {name: _value(value) for name, value in params.items()}
+
+
 def mark_the_rest(items: Iterable[pytest.Item], devices: Iterable[str]) -> None:
     """Mark cases of tests with the mark as slow, but for a covering choice; those on a device are left alone."""
-    tests: dict[str, list[pytest.Item]] = {}
+    tests: dict[str, list[pytest.Function]] = {}
     for item in items:
-        if item.get_closest_marker(MARK) and hasattr(item, "callspec"):
+        if isinstance(item, pytest.Function) and item.get_closest_marker(MARK):
             if not any(item.get_closest_marker(device) for device in devices):
                 tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for cases in tests.values():
-        values = [{n: _value(v) for n, v in case.callspec.params.items()} for case in cases]  # pyright: ignore
-        keep = chosen(values)
+        keep = chosen([_values(case) for case in cases])
         for number, case in enumerate(cases):
             if number not in keep:
                 case.add_marker(pytest.mark.slow)

@@ -323,6 +323,7 @@ def few_types(ops: list[Op], count: int = 3) -> list[Op]:
 KNOWN = "attributes {known_block_size = array<i32: 64, 2, 1>} "
 
 
+@pytest.mark.covering
 @stacks
 @pytest.mark.parametrize("seed", range(2))
 def test_every_op(stack: str, seed: int):
@@ -417,6 +418,7 @@ class Flow:
         return f"gpu.module @kernels {{\ngpu.func @k(%p: !llvm.ptr<1>, %n: i32) kernel {{\n{body}\ngpu.return\n}}\n}}\n"
 
 
+@pytest.mark.covering
 @stacks
 @pytest.mark.parametrize("seed", range(8))
 def test_control_flow(stack: str, seed: int):

@@ -38,6 +38,7 @@ def test_sm80_compiles(dtype):
     assert used is None or used.spill_stores == 0
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("cluster", [1, 2])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_sm90_compiles(dtype, cluster: int):
@@ -78,6 +79,7 @@ def test_sm80_numbers(dtype, rng: np.random.Generator, device: str):
         _check(c, a, b)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("cluster", [1, 2])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_sm90_numbers(dtype, cluster: int, rng: np.random.Generator, device: str):
@@ -103,6 +105,7 @@ def _check_border(whole: torch.Tensor) -> None:
     assert whole[0].isnan().all() and whole[-1].isnan().all(), "rows outside C were written"
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("promised", [True, False])
 @pytest.mark.parametrize("out", [torch.float32, torch.bfloat16])
 def test_sm80_edges(promised: bool, out, rng: np.random.Generator, device: str):

@@ -49,7 +49,7 @@ def test_numbers_on_a_gpu(case: Case, rng: np.random.Generator, monkeypatch: pyt
     case.check(rng, "cuda")
 
 
-@pytest.mark.covering
+@pytest.mark.covering("built", "target")
 @pytest.mark.parametrize(("built", "target"), BUILDS)
 def test_builds_without_spills(built: tuple[Case, str], target: str, monkeypatch: pytest.MonkeyPatch):
     """A valid binary for every target the kernel is for, in which all values have a register."""

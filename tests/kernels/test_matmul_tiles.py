@@ -77,6 +77,7 @@ def test_tiles(tile: Tile, rng: np.random.Generator, device: str):
     assert torch.isnan(whole[..., n:]).all()
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("majors", ["mn/mn", "mn/k", "k/mn"])
 @pytest.mark.parametrize("tile", [Tile(128, 96), Tile(64, 48, 1, swap=True), Tile(64, 128, 1, cluster=2)], ids=str)
 def test_contiguous_directions(tile: Tile, majors: str, rng: np.random.Generator, device: str):
@@ -88,6 +89,7 @@ def test_contiguous_directions(tile: Tile, majors: str, rng: np.random.Generator
     bound(c, a, b)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("store", ["pairs", "elements"])
 @pytest.mark.parametrize("out", [torch.float32, torch.bfloat16], ids=str)
 def test_threads_store(store: str, out, rng: np.random.Generator, device: str):
