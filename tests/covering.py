@@ -9,6 +9,11 @@ import pytest
 MARK = "covering"
 
 
+def some_of(values: Iterable[object], count: int) -> list[object]:
+    """The values of a parameter, of which only the first few run by default; the rest is more of the same."""
+    return [v if i < count else pytest.param(v, marks=pytest.mark.slow) for i, v in enumerate(values)]
+
+
 def chosen(cases: Sequence[Mapping[str, Hashable]]) -> set[int]:
     """Numbers of cases that have every value of each parameter between them.
 
