@@ -57,6 +57,17 @@ def hermetic_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         yield
 
 
+UNVERIFIED = ("autotune", "dist", "e2e", "jax", "torch")
+"""Folders of tests whose kernels, or their like, are compiled elsewhere too."""
+
+
+@pytest.fixture(autouse=True)
+def verified_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verifying the IR after each pass takes an eighth of the time: it is done where the passes are tested."""
+    if request.path.relative_to(Path(__file__).parent).parts[0] in UNVERIFIED:
+        monkeypatch.setenv("FLYDSL_DEBUG_ENABLE_VERIFIER", "0")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """In front of the choice by `-m`."""

@@ -11,7 +11,12 @@ MARK = "covering"
 
 def some_of(values: Iterable[object], count: int) -> list[object]:
     """The values of a parameter, of which only the first few run by default; the rest is more of the same."""
-    return [v if i < count else pytest.param(v, marks=pytest.mark.slow) for i, v in enumerate(values)]
+    return [*rows_of([(value,) for value in values], count)]
+
+
+def rows_of(values: Iterable[tuple[object, ...]], count: int) -> list[object]:
+    """The same for parameters that are given together."""
+    return [pytest.param(*row, marks=[pytest.mark.slow] * (i >= count)) for i, row in enumerate(values)]
 
 
 def chosen(cases: Sequence[Mapping[str, Hashable]]) -> set[int]:

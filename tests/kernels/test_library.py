@@ -15,7 +15,7 @@ from flydsl.llvm.objects.code_object import read_code_object
 from .library import CASES, Case, public_kernels
 from .library.case import static
 
-EVERY = [pytest.param(case, id=case.name) for case in CASES]
+EVERY = [pytest.param(case, id=case.name, marks=[pytest.mark.slow] * case.again) for case in CASES]
 BUILDS = [
     pytest.param((case, target.partition(":")[0]), target, id=f"{case.name}-{target}")
     for case in CASES
