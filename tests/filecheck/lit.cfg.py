@@ -1,6 +1,6 @@
 """lit configuration: `%fly-opt` runs under the interpreter lit itself runs under.
 
-So does `FileCheck` where LLVM's is not installed; that one starts at once, and there are as many of them as of the others.
+So does `FileCheck` where LLVM's is not installed, which starts at once.
 """
 
 import shutil
