@@ -323,7 +323,6 @@ def few_types(ops: list[Op], count: int = 3) -> list[Op]:
 KNOWN = "attributes {known_block_size = array<i32: 64, 2, 1>} "
 
 
-@pytest.mark.covering
 @stacks
 @pytest.mark.parametrize("seed", range(2))
 def test_every_op(stack: str, seed: int):
