@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
+
+from flydsl.llvm import codegen
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -33,6 +37,22 @@ def verified_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     """The IR is verified after each pass in some modules only: it takes an eighth of the time."""
     if request.module.__name__.rpartition(".")[2] not in VERIFIED:
         monkeypatch.setenv("FLYDSL_DEBUG_ENABLE_VERIFIER", "0")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def host_code_at_o1() -> Iterator[None]:
+    """What the cpu stack computes here is small, and two thirds of its time go to LLVM: a third less at O1.
+
+    Other tests compile for the cpu stack at O2, as users do: examples, ports, torch's operators, bits, debugging.
+    """
+    compile_device, host = codegen.compile_device, codegen.DeviceTarget.host().triple
+
+    def at_most_o1(text: str, target: codegen.DeviceTarget, level: int = 2, **more: Any) -> codegen.DeviceCode:
+        return compile_device(text, target, min(level, 1) if target.triple == host else level, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(codegen, "compile_device", at_most_o1)
+        yield
 
 
 @pytest.fixture
