@@ -72,7 +72,7 @@ CASES = [
     gemm(gemm_sm90, 130, 67, 72, BF16, HOPPER, others={"blocks": 2, "cluster_size": 2}),
     with_bias(gemm_sm90, 70, 136, 72, HOPPER, "silu", blocks=4, cluster_size=2),
     *(
-        gemm(kernel, 131, 72, 64, dtype, targets, wrap=units, wraps={"c": plain}, dtypes={"c": out})
+        gemm(kernel, 131, 72, 64, dtype, targets, wrap=units, wraps={"c": plain}, dtypes={"c": out}, again=dtype is F16)
         for kernel, targets in ((gemm_cdna, CDNA), (gemm_wmma, RDNA))
         for dtype, out in ((F16, F32), (BF16, BF16))
     ),
