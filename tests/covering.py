@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import pytest
@@ -22,13 +23,21 @@ def rows_of(values: Iterable[tuple[object, ...]], count: int) -> list[object]:
 def chosen(cases: Sequence[Mapping[str, Hashable]]) -> set[int]:
     """Numbers of cases that have every value of each parameter between them.
 
-    The one with most values that are new comes next, the first of equals, so the choice is the same in every run.
+    The one with most values that are new comes next, of equals the one whose values are the rarest so far, then the
+    first, so the choice is the same in every run.
     """
     missing = {pair for case in cases for pair in case.items()}
+    used: Counter[tuple[str, Hashable]] = Counter()
     found: set[int] = set()
     while missing:
-        best = max(range(len(cases)), key=lambda i: len(missing.intersection(cases[i].items())))
+
+        def gain(number: int) -> tuple[int, int]:
+            pairs = cases[number].items()
+            return len(missing.intersection(pairs)), -sum(used[pair] for pair in pairs)  # noqa: B023
+
+        best = max(range(len(cases)), key=gain)
         missing.difference_update(cases[best].items())
+        used.update(cases[best].items())
         found.add(best)
     return found
 
