@@ -74,8 +74,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     mark_the_rest(items, DEVICE_NODES)
 
 
+# Next to nothing of what is parsed, rewritten and imported to collect tests is garbage.
+gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """What was imported and collected stays: looking through it at every full collection takes seconds in all."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 
