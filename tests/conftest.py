@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from .covering import mark_the_rest
+
 # Wall-clock deadlines only measure how busy the machine is.
 settings.register_profile("flydsl", deadline=None, print_blob=True)
 settings.load_profile("flydsl")
@@ -55,8 +57,30 @@ def hermetic_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         yield
 
 
+UNVERIFIED = ("autotune", "dist", "e2e", "jax", "torch")
+"""Folders of tests whose kernels, or their like, are compiled elsewhere too."""
+
+
+@pytest.fixture(autouse=True)
+def verified_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verifying the IR after each pass takes an eighth of the time: it is done where the passes are tested."""
+    if request.path.relative_to(Path(__file__).parent).parts[0] in UNVERIFIED:
+        monkeypatch.setenv("FLYDSL_DEBUG_ENABLE_VERIFIER", "0")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """In front of the choice by `-m`."""
+    mark_the_rest(items, DEVICE_NODES)
+
+
+# Next to nothing of what is parsed, rewritten and imported to collect tests is garbage.
+gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """What was imported and collected stays: looking through it at every full collection takes seconds in all."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 

@@ -73,6 +73,7 @@ def test_the_model_itself():
     assert product(a, b, zero, types, Rules(4, 25)).view(np.float32)[0, 0, 0] == 1
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("name", ["f64", "f32", "f16"])
 @pytest.mark.parametrize("to", ["i8", "i32", "u32", "i64", "u64"])
 def test_integers_saturate(name: str, to: str, rng: np.random.Generator, emulate: Callable[[str], None]):

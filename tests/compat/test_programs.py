@@ -60,6 +60,7 @@ def assembly(program: Program, arch: str) -> str:
     return artifact.asm
 
 
+@pytest.mark.covering("program", "arch")
 @pytest.mark.parametrize(("program", "arch"), BUILDS)
 def test_numbers_and_code(program: Program, arch: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cpu")

@@ -1,4 +1,4 @@
-"""Eight processes start thirty times each on one cache directory, and many are killed at random moments."""
+"""Processes start many times each on one cache directory, and many are killed at random moments."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from flydsl.compiler.cache import DiskCache, Settings, verify
 
-PROCESSES, ROUNDS = 8, 30
 KNOWN = ("README", "CACHEDIR.TAG", "toolhash.json", "producthash.json")
 
 
-def test_c30_c31_c34_many_starts_on_one_cache_with_kills(tmp_path: Path):
+@pytest.mark.parametrize(("processes", "rounds"), [(4, 15), pytest.param(8, 30, marks=pytest.mark.slow)])
+def test_c30_c31_c34_many_starts_on_one_cache_with_kills(tmp_path: Path, processes: int, rounds: int):
     cache, log = tmp_path / "cache", tmp_path / "log"
     log.touch()
     env = {
@@ -31,21 +33,21 @@ def test_c30_c31_c34_many_starts_on_one_cache_with_kills(tmp_path: Path):
     script = str(Path(__file__).with_name("cache_starts.py"))
     drivers = [
         subprocess.Popen(
-            [sys.executable, script, str(seed + i), str(ROUNDS), str(log)], env=env, stderr=subprocess.PIPE
+            [sys.executable, script, str(seed + i), str(rounds), str(log)], env=env, stderr=subprocess.PIPE
         )
-        for i in range(PROCESSES)
+        for i in range(processes)
     ]
     errors = [driver.communicate()[1].decode() for driver in drivers]
-    assert [driver.returncode for driver in drivers] == [0] * PROCESSES, "\n".join(errors)
+    assert [driver.returncode for driver in drivers] == [0] * processes, "\n".join(errors)
 
     events = [json.loads(line) for line in log.read_text().splitlines()]
     count = Counter(event["what"] for event in events)
     print(dict(count))
     assert count["WRONG"] == 0 and count["ERROR"] == 0, [e for e in events if e["what"] in ("WRONG", "ERROR")]
-    assert count["killed"] + count["ended"] == PROCESSES * ROUNDS
+    assert count["killed"] + count["ended"] == processes * rounds
     assert all(event["status"] == 0 for event in events if event["what"] == "ended")
     # A process killed late may have finished its work before.
-    assert count["right"] >= count["ended"] and count["killed"] >= 12
+    assert count["right"] >= count["ended"] and count["killed"] >= rounds // 3
 
     kills = Counter(event["factor"] for event in events if event["what"] == "killed")
     keys = {event["key"]: event["factor"] for event in events if event["what"] == "compiling"}

@@ -98,7 +98,7 @@ def fail_one(number: int) -> None:
 
 
 @pytest.mark.usefixtures("no_disk")
-@pytest.mark.parametrize(("action", "count"), [(compile_one, 120), (call_one, 50), (fail_one, 50)])
+@pytest.mark.parametrize(("action", "count"), [(compile_one, 60), (call_one, 40), (fail_one, 40)])
 def test_compilations_leave_nothing_behind(action: Any, count: int):
     assert grown(action, count) == {}
 

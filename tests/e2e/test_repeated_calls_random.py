@@ -11,7 +11,7 @@ from flydsl.errors import FlyDSLError
 
 torch = pytest.importorskip("torch")
 
-CALLS = 150
+CALLS = 80
 
 
 @flyc.kernel

@@ -417,6 +417,7 @@ class Flow:
         return f"gpu.module @kernels {{\ngpu.func @k(%p: !llvm.ptr<1>, %n: i32) kernel {{\n{body}\ngpu.return\n}}\n}}\n"
 
 
+@pytest.mark.covering
 @stacks
 @pytest.mark.parametrize("seed", range(8))
 def test_control_flow(stack: str, seed: int):

@@ -177,6 +177,7 @@ def tdm_kernel(src: fx.Tensor, dst: fx.Tensor, warps: fx.Constexpr, pad: fx.Cons
     fx.rocdl.s_wait_tensorcnt(0)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("warps", [1, 4])
 @pytest.mark.parametrize("pad", [(0, 0), (32, 8)])
 @pytest.mark.parametrize("mask", [0, 0b11, 0b10])

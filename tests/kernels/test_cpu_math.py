@@ -206,6 +206,7 @@ def test_double(name: str, rng: np.random.Generator):
             assert ulps(b, want, 52) <= 4, (name, a, b)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("target", ["rocm:gfx942", "cuda:sm_90a"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64])
 def test_compiles_for_gpus(target: str, dtype):

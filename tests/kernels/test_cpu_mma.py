@@ -104,6 +104,7 @@ def run(kind: str, mnk, types, atoms, rng: np.random.Generator):
     return z.astype(np.float64), expected, np.abs(x.astype(np.float64)) @ np.abs(y.astype(np.float64)).T
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("atoms", [(1, 1, 1), (2, 2, 1), (1, 2, 3)])
 @pytest.mark.parametrize(("a", "b", "acc", "m", "k"), MFMA)
 def test_mfma(a, b, acc, m, k, atoms, rng: np.random.Generator, emulate):
@@ -134,6 +135,7 @@ SYNC = [
 ]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("atoms", [(1, 1, 1), (2, 2, 2)])
 @pytest.mark.parametrize(("a", "b", "acc", "m", "n", "k"), SYNC)
 def test_mma_sync(a, b, acc, m, n, k, atoms, rng: np.random.Generator, emulate):

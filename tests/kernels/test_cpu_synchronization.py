@@ -231,6 +231,7 @@ def expected_shuffle(a: np.ndarray, by: int, width: int, mode: str, warp: int) -
     return a[np.where(inside, source, lane) + np.arange(len(a)) // warp * warp]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("arch", ["native", "gfx942"])
 @pytest.mark.parametrize("mode", ["xor", "up", "down", "idx"])
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, np.float64])

@@ -120,6 +120,7 @@ def _registers(matrices: np.ndarray, count: int, trans: bool) -> np.ndarray:
     return out
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("count", [1, 2, 4])
 @pytest.mark.parametrize("trans", [False, True])
 @pytest.mark.parametrize("load", [True, False])

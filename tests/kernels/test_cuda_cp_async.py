@@ -115,6 +115,7 @@ def by_count(x: fx.Tensor, y: fx.Tensor, bits: fx.Constexpr[int], state: fx.Cons
     by_count_kernel(x, y, bits, state).launch(grid=1, block=THREADS, smem=THREADS * bits // 8)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("state", [True, False])
 @pytest.mark.parametrize(("bits", "dtype"), KINDS)
 def test_elements_that_are_not_there(bits: int, dtype: torch.dtype, state: bool, rng: np.random.Generator, device: str):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tests.covering import rows_of
 
 import flydsl.compiler as flyc
 from flydsl.kernels.gemm_sm80 import gemm_sm80
@@ -38,6 +39,7 @@ def test_sm80_compiles(dtype):
     assert used is None or used.spill_stores == 0
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("cluster", [1, 2])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_sm90_compiles(dtype, cluster: int):
@@ -78,6 +80,7 @@ def test_sm80_numbers(dtype, rng: np.random.Generator, device: str):
         _check(c, a, b)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("cluster", [1, 2])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_sm90_numbers(dtype, cluster: int, rng: np.random.Generator, device: str):
@@ -103,6 +106,7 @@ def _check_border(whole: torch.Tensor) -> None:
     assert whole[0].isnan().all() and whole[-1].isnan().all(), "rows outside C were written"
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("promised", [True, False])
 @pytest.mark.parametrize("out", [torch.float32, torch.bfloat16])
 def test_sm80_edges(promised: bool, out, rng: np.random.Generator, device: str):
@@ -181,7 +185,7 @@ SM80_FORMS = [("none", True, torch.float32), ("relu", True, torch.bfloat16), ("s
               ("gelu_tanh", True, torch.float16)]  # fmt: skip
 
 
-@pytest.mark.parametrize(("activation", "add", "dtype"), SM80_FORMS)
+@pytest.mark.parametrize(("activation", "add", "dtype"), rows_of(SM80_FORMS, 2))
 def test_sm80_bias_and_activation(activation: str, add: bool, dtype, rng: np.random.Generator, device: str):
     """Odd and whole tiles, with a bias of another type than C, which is what comes first in memory."""
     ab = torch.float16 if dtype == torch.float32 else dtype

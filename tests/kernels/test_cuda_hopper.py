@@ -231,6 +231,7 @@ def neighbour(src: fx.Tensor, dst: fx.Tensor, size: fx.Constexpr[int], swizzled:
     neighbour_kernel(src, dst, size, swizzled).launch(grid=8, block=32, smem=256, cluster=size)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("swizzled", [False, True])
 @pytest.mark.parametrize("size", [2, 4, 8])
 def test_shared_memory_of_other_blocks(size: int, swizzled: bool, rng: np.random.Generator, device: str):

@@ -79,6 +79,7 @@ def test_weights_that_do_not_fit_are_refused(shape):
 # --- numbers ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
 @pytest.mark.parametrize("kind", ["f16", "bf16", "fp8", "bf8"])
 def test_numbers(arch: str, kind: str, emulate):
@@ -217,6 +218,7 @@ def test_checked_mode_finds_no_race(arch: str, emulate, monkeypatch: pytest.Monk
     torch.testing.assert_close(c.double(), expected, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
 @pytest.mark.parametrize(("block_m", "block_n"), [(32, 64), (64, 256), (256, 64), (256, 128)])
 def test_other_blocks_do_not_spill(arch: str, block_m: int, block_n: int):

@@ -418,6 +418,7 @@ def arguments_of(name: str) -> tuple:
     }[name]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("target", ["rocm:gfx942", "rocm:gfx1201", "cuda:sm_80"])
 @pytest.mark.parametrize(
     "function",

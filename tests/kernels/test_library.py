@@ -15,8 +15,13 @@ from flydsl.llvm.objects.code_object import read_code_object
 from .library import CASES, Case, public_kernels
 from .library.case import static
 
-EVERY = [pytest.param(case, id=case.name) for case in CASES]
-BUILDS = [pytest.param(case, target, id=f"{case.name}-{target}") for case in CASES for target in case.targets]
+EVERY = [pytest.param(case, id=case.name, marks=[pytest.mark.slow] * case.again) for case in CASES]
+BUILDS = [
+    pytest.param((case, target.partition(":")[0]), target, id=f"{case.name}-{target}")
+    for case in CASES
+    for target in case.targets
+]
+"""A case on one of the stacks, for each of its architectures."""
 
 
 def test_every_public_kernel_has_a_case():
@@ -44,12 +49,15 @@ def test_numbers_on_a_gpu(case: Case, rng: np.random.Generator, monkeypatch: pyt
     case.check(rng, "cuda")
 
 
-@pytest.mark.parametrize(("case", "target"), BUILDS)
-def test_builds_without_spills(case: Case, target: str, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.covering("built", "target")
+@pytest.mark.parametrize(("built", "target"), BUILDS)
+def test_builds_without_spills(
+    built: tuple[Case, str], target: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+):
     """A valid binary for every target the kernel is for, in which all values have a register."""
-    stack = target.partition(":")[0]
-    if target != next(t for t in case.targets if t.startswith(stack)):
-        monkeypatch.setenv("FLYDSL_DEBUG_ENABLE_VERIFIER", "0")  # the same IR as for the first one of the stack
+    case, _ = built
+    if request.node.get_closest_marker("slow"):
+        monkeypatch.setenv("FLYDSL_DEBUG_ENABLE_VERIFIER", "0")  # the same IR as for the one of the stack that is not
     artifact = case.compile(target)
     arch = target.partition(":")[2]
     if target.startswith("rocm:"):

@@ -42,6 +42,7 @@ def test_every_stack(arch: str, rng: np.random.Generator, emulate):
         bound(matmul(a, b), a, b)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("left", ["rows", "columns", "steps"])
 @pytest.mark.parametrize("right", ["rows", "columns"])
 def test_layouts(left: str, right: str, rng: np.random.Generator, emulate):
@@ -101,6 +102,7 @@ def test_small_extents(shape: tuple[int, int, int], rng: np.random.Generator, em
     bound(matmul(a, b, bias=bias), a, b, after=lambda x: x + bias.double())
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("m", [70, 3])
 @pytest.mark.parametrize("arch", ["sm_90a", "native"])
 def test_epilogue(arch: str, m: int, rng: np.random.Generator, emulate):
@@ -125,6 +127,7 @@ def test_nan_and_infinity_are_carried(rng: np.random.Generator, emulate):
 FP8 = [torch.float8_e4m3fn, torch.float8_e5m2]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("arch", ["sm_90a", "native"])
 @pytest.mark.parametrize("scales", ["one", "rows", "blocks"])
 def test_fp8(scales: str, arch: str, rng: np.random.Generator, emulate):

@@ -55,7 +55,8 @@ def test_ragged_products(arch: str, dtype, emulate, no_slow_path, rng: np.random
     """One to several tiles of K, ends of K, N and M inside tiles; nothing is written outside C."""
     emulate(arch)
     unit = 16 // dtype.itemsize
-    for m, n, k in ((1, 4, unit), (33, 68, 25 * unit), (35, 36, 16 * unit), (3, 72, 41 * unit)):
+    shapes = (33, 68, 25 * unit), (3, 72, 41 * unit), (35, 36, 16 * unit), (1, 4, unit)
+    for m, n, k in shapes if arch in ("gfx942", "gfx1250") else shapes[:2]:
         # Beyond 240 there is no number of eight bits.
         a = matrix(rng, (1, m, k), "k", F32, "cpu").clamp(-240, 240).to(dtype)[0]
         b = matrix(rng, (1, n, k), "k", F32, "cpu").clamp(-240, 240).to(dtype)[0].T

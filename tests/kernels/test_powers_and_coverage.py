@@ -21,6 +21,7 @@ def test_the_lists_name_all_of_fx_math():
     assert listed == set(fx.math.__all__)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", [fx.Float16, fx.BFloat16, fx.Float32, fx.Float64], ids=str)
 def test_every_float_function_compiles(dtype, target):
@@ -51,6 +52,7 @@ def test_every_float_function_compiles(dtype, target):
     assert flyc.compile(run, p, p, target=target).artifact.binary()
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", [fx.Int8, fx.Uint16, fx.Int32, fx.Uint32, fx.Int64], ids=str)
 def test_every_integer_function_compiles(dtype, target):

@@ -113,6 +113,7 @@ def test_groups_of_unknown_size_wait_for_all():
     assert "vmcnt(0)" in asm[asm.rindex(" lds") : asm.index("ds_read")]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(("arch", "bits"), [("gfx942", 32), ("gfx950", 128)])
 @pytest.mark.parametrize("checked", ["0", "1"])
 def test_pipeline_numbers(arch: str, bits: int, checked: str, monkeypatch: pytest.MonkeyPatch):

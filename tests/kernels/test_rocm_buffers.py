@@ -64,6 +64,7 @@ OLD_NAMES = {
 }
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("arch", ARCHES)
 @pytest.mark.parametrize(
     ("bits", "dtype"), [(8, "int8"), (16, "float16"), (32, "float32"), (64, "float32"), (128, "float16")]
@@ -171,6 +172,7 @@ ATOMICS = {
 }
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(("make", "elem"), ATOMICS)
 @pytest.mark.parametrize("arch", ARCHES)
 def test_atomics(make: str, elem: str, arch: str, emulate):

@@ -81,6 +81,7 @@ def test_false_hints_change_nothing():
     assert off.llvm_ir == compiled(divide).llvm_ir
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
 @pytest.mark.parametrize("limit", [96, 128])
 def test_maxnreg(arch: str, limit: int):

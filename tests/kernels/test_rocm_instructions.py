@@ -116,6 +116,7 @@ MNEMONICS = {
 }
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("arch", ARCHES)
 @pytest.mark.parametrize("body", MNEMONICS, ids=lambda f: f.__name__)
 def test_lanes(body, arch: str, monkeypatch: pytest.MonkeyPatch):

@@ -61,6 +61,7 @@ def test_transpose(arch: str, emulate):
         torch.testing.assert_close(dst, src.T, rtol=0, atol=0)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1201"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rows(dtype, arch: str, emulate):
@@ -110,6 +111,7 @@ def test_gemm_code(arch: str):
     assert len(re.findall(r"^\s+v_(?!mfma)", loop, re.M)) <= 20
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(
     ("arch", "m", "n", "k"),
     [("gfx90a", 128, 128, 64), ("gfx942", 200, 136, 96), ("gfx942", 33, 7, 104), ("gfx950", 131, 65, 8)],
@@ -150,6 +152,7 @@ def test_gemm_refuses_what_it_would_read_wrongly(arch: str, gemm, emulate):
         gemm(a, b.float(), c)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("arch", ["gfx1100", "gfx1151", "gfx1200", "gfx1201", "gfx1250"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_gemm_wmma(arch: str, dtype, emulate):

@@ -70,6 +70,7 @@ def xf32(x: np.ndarray) -> np.ndarray:
     return ((bits + 0xFFF + (bits >> 13 & 1)) & ~np.uint32(0x1FFF)).view(np.float32)
 
 
+@pytest.mark.covering("arch")
 @pytest.mark.parametrize("atoms", [(1, 1, 1), (2, 1, 1)])
 @pytest.mark.parametrize(("kind", "m", "k", "arch"), CASES)
 def test_matches_numpy(kind: str, m: int, k: int, arch: str, atoms, monkeypatch: pytest.MonkeyPatch):

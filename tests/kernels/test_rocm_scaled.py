@@ -110,6 +110,7 @@ def check(make, arch, m, n, k, a, b, options, words, scale_of, monkeypatch, bloc
     return asm
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("shape", [(16, 16, 128), (32, 32, 64)])
 @pytest.mark.parametrize(
     ("a", "b"),
@@ -132,6 +133,7 @@ def test_mfma_scale(a: str, b: str, shape, monkeypatch: pytest.MonkeyPatch):
     assert f"v_mfma_scale_f32_{m}x{n}x{k}_f8f6f4" in asm
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("block", [32, 16])
 @pytest.mark.parametrize(("a", "b"), [*((t, t) for t in FORMATS), ("Float8E4M3FN", "Float4E2M1FN")])
 def test_wmma_scale(a: str, b: str, block: int, monkeypatch: pytest.MonkeyPatch):

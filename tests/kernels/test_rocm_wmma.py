@@ -43,6 +43,7 @@ def test_compiles_to_the_instruction(arch: str, k: int, a: str, b: str, acc: str
     assert artifact.kernels[0]["spills"] == 0 and artifact.kernels[0]["scratch"] == 0
 
 
+@pytest.mark.covering("acc")
 @pytest.mark.parametrize("atoms", [(1, 1, 1), (1, 2, 1)])
 @pytest.mark.parametrize(("arch", "k", "a", "b", "acc"), CASES)
 def test_matches_numpy(arch: str, k: int, a: str, b: str, acc: str, atoms, monkeypatch: pytest.MonkeyPatch):

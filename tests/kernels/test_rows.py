@@ -64,6 +64,7 @@ def check(what: str, m: int, n: int, dtype, device: str, rng: np.random.Generato
 OPS = ["softmax", "rms_norm", "layer_norm"]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("what", OPS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_any_row_length(what: str, dtype, device: str, rng: np.random.Generator):
@@ -73,6 +74,7 @@ def test_any_row_length(what: str, dtype, device: str, rng: np.random.Generator)
         check(what, m, n, dtype, device, rng, lambda t: t, pad)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("what", OPS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rows_in_registers(what: str, dtype, device: str, rng: np.random.Generator):

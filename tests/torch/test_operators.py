@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch._dynamo.backends.common import aot_autograd
-from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch.autograd import gradcheck
 from torch.nn import functional as F
 
@@ -102,6 +100,10 @@ def loss_of(net: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
 
 def test_compiled_as_one_graph_and_exported():
     """No graph break, the same numbers, also for another number of rows; the operators stay as nodes."""
+    # Loading these takes seconds: they are left to the process that runs this.
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch._aot_autograd.utils import make_boxed_func
+
     net, ids = model(), torch.randint(0, 12, (3, 5))
     seen: list[torch.fx.GraphModule] = []
 

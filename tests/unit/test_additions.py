@@ -60,21 +60,23 @@ def classes(package: ModuleType, base: type) -> list[type]:
         cls
         for module in modules(package)
         for cls in vars(module).values()
-        if isinstance(cls, type) and issubclass(cls, base) and cls.__module__ == module.__name__
+        if isinstance(cls, type) and cls.__module__ == module.__name__ and issubclass(cls, base)
     }
     return sorted(found, key=lambda cls: (cls.__module__, cls.__name__))
 
 
 @cache
-def strings() -> set[str]:
-    """Every string constant of the source but for the table of architectures."""
-    return {
-        node.value
-        for file in SRC.rglob("*.py")
-        if file.name != "architectures.py"
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
+def source_words() -> tuple[set[str], set[str]]:
+    """Every string constant of the source but for the table of architectures, and every attribute."""
+    strings: set[str] = set()
+    attributes: set[str] = set()
+    for file in SRC.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute):
+                attributes.add(node.attr)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and file.name != "architectures.py":
+                strings.add(node.value)
+    return strings, attributes
 
 
 # --- an architecture ----------------------------------------------------------------------------------------------
@@ -83,7 +85,7 @@ def strings() -> set[str]:
 @pytest.mark.parametrize("feature", FEATURES)
 def test_every_feature_is_had_by_some_and_asked_for(feature: str):
     assert families(feature), f"no architecture has {feature}"
-    assert feature in strings(), f"nobody asks for {feature}"
+    assert feature in source_words()[0], f"nobody asks for {feature}"
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
@@ -260,23 +262,14 @@ def test_every_element_type_is_complete(name: str):
 # --- an environment variable --------------------------------------------------------------------------------------
 
 
-@cache
-def attributes_read() -> set[str]:
-    return {
-        node.attr
-        for file in SRC.rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Attribute)
-    }
-
-
 VARIABLES = [(var.names[0], name) for group in GROUPS.values() for name, var in group.variables().items()]
 
 
 @pytest.mark.parametrize(("name", "attribute"), VARIABLES)
 def test_every_environment_variable_is_read_and_documented(name: str, attribute: str):
     assert f"`{name}`" in (ROOT / "docs" / "environment.md").read_text(encoding="utf-8")
-    read = attribute in attributes_read() or attribute.replace("_", "-") in strings()
+    strings, attributes = source_words()
+    read = attribute in attributes or attribute.replace("_", "-") in strings
     assert read, f"nothing reads {name}"
 
 

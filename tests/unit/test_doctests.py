@@ -80,6 +80,7 @@ WITH_EXAMPLES = [name for name in modules() if ">>> " in (inspect.getsource(impo
 @pytest.mark.parametrize("name", WITH_EXAMPLES)
 def test_the_examples_run(name, monkeypatch):
     monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cpu")
+    monkeypatch.setenv("FLYDSL_DEBUG_ENABLE_VERIFIER", "0")  # the tests of what they show have it on
     tests = examples_of(name)
     assert tests, "the module mentions examples, so some must be found"
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)

@@ -12,6 +12,7 @@ implements, and before `passes`, whose conversions for the cpu mix in its emulat
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,10 @@ def modules(src: Path) -> dict[str, Path]:
     return found
 
 
+BLOCKS = ("body", "orelse", "handlers", "finalbody", "cases")
+"""Where a node has statements; expressions, most of a tree, hold none."""
+
+
 def is_type_checking(test: ast.expr) -> bool:
     name = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", None)
     return name == "TYPE_CHECKING"
@@ -113,9 +118,10 @@ def statements(node: ast.AST, deferred: bool = False) -> Iterator[tuple[ast.Impo
         for child in node.orelse:
             yield from statements(child, deferred)
     else:
-        inside = deferred or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        for child in ast.iter_child_nodes(node):
-            yield from statements(child, inside)
+        inside = deferred or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for block in BLOCKS:
+            for child in getattr(node, block, ()):
+                yield from statements(child, inside)
 
 
 def imports_of(module: str, file: Path, known: dict[str, Path]) -> Iterator[Import]:
@@ -142,6 +148,7 @@ def imports_of(module: str, file: Path, known: dict[str, Path]) -> Iterator[Impo
             yield Import(module, base, tuple(plain), where, deferred)
 
 
+@cache
 def all_imports(src: Path) -> list[Import]:
     known = modules(src)
     return [

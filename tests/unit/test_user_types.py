@@ -185,7 +185,6 @@ def expected(program: str) -> dict[int, list[str]]:
     return found
 
 
-@pytest.mark.slow
 def test_what_a_type_checker_knows(tmp_path: Path):
     pytest.importorskip("pyright")
     said, wanted = check(tmp_path, PROGRAM), expected(PROGRAM)

@@ -56,6 +56,7 @@ def test_gradients(arch, shape, more, dtype, rng: np.random.Generator, emulate, 
         assert (got.double() - want).abs().max() <= allowed * max(1.0, want.abs().max().item())
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(("queries", "keys"), [(9, 9), (5, 9), (9, 5)])
 @pytest.mark.parametrize("causal", [False, True])
 def test_as_torch_does(queries: int, keys: int, causal: bool, rng: np.random.Generator, emulate):
@@ -123,6 +124,7 @@ def test_refused(emulate):
         scaled_dot_product_attention(x, x[:, :1], x[:, :1])
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("dropped", [False, True])
 @pytest.mark.parametrize("what", ["bias", "slopes", "sinks", "window and cap"])
 def test_gradients_of_all_that_is_done_to_scores(what: str, dropped: bool, rng: np.random.Generator, emulate):

@@ -65,6 +65,8 @@ class Case:
     wrap: Callable[[torch.Tensor], Any] = plain
     wraps: dict[str, Callable[[torch.Tensor], Any]] = field(default_factory=dict)
     """Arrays that are handed over in another way."""
+    again: bool = False
+    """Another case shows the same of the kernel; this one differs in its types."""
     place: dict[str, Callable[[torch.Tensor], torch.Tensor]] = field(default_factory=dict)
     """Inputs that the kernel wants in another order in memory."""
 

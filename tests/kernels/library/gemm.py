@@ -46,12 +46,12 @@ def with_bias(kernel: Any, m: int, n: int, k: int, targets: tuple[str, ...], act
                 dtypes={"bias": F32}, others={**others, "activation": activation}, rtol=SILU_RTOL)  # fmt: skip
 
 
-def preshuffled(target: str, dtype: torch.dtype, scaled: bool = False) -> Case:
+def preshuffled(target: str, dtype: torch.dtype, scaled: bool = False, again: bool = False) -> Case:
     arrays = {"a": "mk", "w": "nk", "c": "mn"}
     if not scaled:
         return gemm(gemm_preshuffle, 141, 176, 256, dtype, (target,), arrays=arrays, wrap=units,
                     wanted=lambda a, w: a @ w.T, magnitude=lambda a, w: a @ w.T, dtypes={"c": BF16},
-                    place={"w": preshuffle_weights}, others={"block_m": 128, "block_n": 128})  # fmt: skip
+                    place={"w": preshuffle_weights}, others={"block_m": 128, "block_n": 128}, again=again)  # fmt: skip
 
     def wanted(a: torch.Tensor, w: torch.Tensor, row_scales: torch.Tensor, column_scales: torch.Tensor) -> torch.Tensor:
         return (a @ w.T) * row_scales[:, None] * column_scales
@@ -59,23 +59,28 @@ def preshuffled(target: str, dtype: torch.dtype, scaled: bool = False) -> Case:
     arrays |= {"row_scales": "m", "column_scales": "n"}
     return gemm(gemm_preshuffle_scaled, 45, 64, 256, dtype, (target,), arrays=arrays, wrap=units, wanted=wanted,
                 magnitude=wanted, dtypes={"c": BF16, "row_scales": F32, "column_scales": F32},
-                place={"w": preshuffle_weights}, others={"block_m": 128, "block_n": 128})  # fmt: skip
+                place={"w": preshuffle_weights}, others={"block_m": 128, "block_n": 128}, again=again)  # fmt: skip
 
 
 CASES = [
     gemm(gemm_sm80, 130, 67, 36, F16, CUDA),
     gemm(gemm_sm80, 136, 136, 40, BF16, CUDA, wrap=units),
-    gemm(gemm_sm80, 64, 72, 40, BF16, CUDA[:1], wrap=units, dtypes={"c": F32}),
+    gemm(gemm_sm80, 64, 72, 40, BF16, CUDA[:1], wrap=units, dtypes={"c": F32}, again=True),
     with_bias(gemm_sm80, 130, 67, 72, CUDA[:1], "relu"),
     gemm(gemm_sm90, 150, 264, 200, F16, HOPPER, others={"blocks": 1, "cluster_size": 1}),
     gemm(gemm_sm90, 150, 264, 200, BF16, HOPPER, others={"blocks": 4, "cluster_size": 2}),
     gemm(gemm_sm90, 130, 67, 72, BF16, HOPPER, others={"blocks": 2, "cluster_size": 2}),
     with_bias(gemm_sm90, 70, 136, 72, HOPPER, "silu", blocks=4, cluster_size=2),
     *(
-        gemm(kernel, 131, 72, 64, dtype, targets, wrap=units, wraps={"c": plain}, dtypes={"c": out})
+        gemm(kernel, 131, 72, 64, dtype, targets, wrap=units, wraps={"c": plain}, dtypes={"c": out}, again=dtype is F16)
         for kernel, targets in ((gemm_cdna, CDNA), (gemm_wmma, RDNA))
         for dtype, out in ((F16, F32), (BF16, BF16))
     ),
-    *(preshuffled(target, dtype) for target in FP8 for dtype in (F16, BF16, FP8[target])),
-    *(preshuffled(target, FP8[target], scaled=True) for target in FP8),
+    preshuffled("rocm:gfx942", BF16),
+    preshuffled("rocm:gfx950", FP8["rocm:gfx950"]),
+    preshuffled("rocm:gfx942", F16, again=True),
+    preshuffled("rocm:gfx942", FP8["rocm:gfx942"], again=True),
+    *(preshuffled("rocm:gfx950", dtype, again=True) for dtype in (F16, BF16)),
+    preshuffled("rocm:gfx942", FP8["rocm:gfx942"], scaled=True),
+    preshuffled("rocm:gfx950", FP8["rocm:gfx950"], scaled=True, again=True),
 ]

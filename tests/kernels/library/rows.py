@@ -42,8 +42,19 @@ FORMS = [
 CASES = [
     # Powers of two and reciprocal roots are approximated, to some units of f32.
     Case(
-        kernel, arrays, {"m": m, "n": n}, wanted, targets, "out", dtype, others=others, terms="n", rtol=1e-6, wrap=wrap
-    )
+        kernel,
+        arrays,
+        {"m": m, "n": n},
+        wanted,
+        targets,
+        "out",
+        dtype,
+        others=others,
+        terms="n",
+        rtol=1e-6,
+        wrap=wrap,
+        again=dtype == F16,
+    )  # fmt: skip
     for kernel, arrays, wanted, others in KERNELS
     for dtype, m, n, wrap, targets in FORMS
 ]

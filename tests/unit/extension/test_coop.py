@@ -165,6 +165,7 @@ def neutral(op):
     return identity(op, fx.Int32).value
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("width", [1, 4, 32])
 @pytest.mark.parametrize("init", [-1, 7])
 @pytest.mark.parametrize("op", list(PYTHON))
@@ -201,6 +202,7 @@ def block_reduce(x: fx.Pointer, out: fx.Pointer, dims: fx.Constexpr[tuple], raki
     reduce_kernel(x, out, dims, raking).launch(block=dims)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("raking", [False, True])
 @pytest.mark.parametrize("block", [(256, 1, 1), (8, 4, 2), (96, 1, 1), (4, 1, 1), (1, 1, 1), (16, 16, 2)])
 def test_block_reduce(block, raking):
@@ -235,6 +237,7 @@ def block_scan(x: fx.Pointer, out: fx.Pointer, count: fx.Constexpr[int], items: 
     scan_kernel(x, out, count, items).launch(block=count)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("items", [1, 4])
 @pytest.mark.parametrize("threads", [128, 32, 8, 96])
 def test_block_scan(threads, items):

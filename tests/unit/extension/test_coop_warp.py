@@ -215,12 +215,13 @@ def test_batches(wave: int) -> None:
     same(draw, f"batches {cls} {op} of {width} lanes, {count} reductions, {few} alone", made, wanted)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("stable", [False, True])
 def test_sorts(wave: int, stable: bool) -> None:
     """Keys with and without payloads, up and down, all of them and some."""
     draw = Draw(wave)
     width, (cls, dtype) = draw.choice([2, 4, 8, 16, wave]), draw.choice(CLASSES)
-    items = draw.randint(1, 5 if width < 8 else 3 if width < wave else 1)
+    items = draw.randint(1, 5 if width < 8 else 2 if width < wave else 1)
     size = width * items
     valid = draw.randint(0, size)
     x = draw.values(dtype, (2 * wave, items), -3, 3)

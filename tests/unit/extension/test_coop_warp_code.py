@@ -130,6 +130,7 @@ def test_code(target: str, moves: str) -> None:
     assert assembly(everything, target)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("target", ["cpu:gfx942", "cpu:gfx1201", "cpu:sm_90", None])
 @pytest.mark.parametrize("checked", ["0", "1"])
 def test_lanes_that_only_meet(target: str | None, checked: str, monkeypatch: pytest.MonkeyPatch) -> None:
