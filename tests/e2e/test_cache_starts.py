@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
@@ -61,5 +62,9 @@ def test_c30_c31_c34_many_starts_on_one_cache_with_kills(tmp_path: Path, process
     entries = {path.stem for path in cache.rglob("*.fly")}
     assert entries >= set(published) and len(entries) == len(keys)
     # What a killed writer leaves is never taken for an entry.
-    others = [p.name for p in cache.rglob("*") if p.is_file() and p.suffix != ".fly" and p.parent.name != "locks"]
+    kept = ("locks", "host")
+    others = [p.name for p in cache.rglob("*") if p.is_file() and p.suffix != ".fly" and p.parent.name not in kept]
     assert all(name in KNOWN or name.endswith(".tmp") for name in others), others
+    for code in (cache / "host").glob("*.o"):
+        data = code.read_bytes()
+        assert hashlib.sha256(data[32:]).digest() == data[:32], f"{code.name} is torn"

@@ -234,6 +234,3 @@ def thin_matmul(
         grid=blocks, block=32 * thin.warps, stream=stream, pdl=True, smem=thin.shared_bytes,
         cluster=thin.slices if thin.slices > 1 else None,
     )  # fmt: skip
-
-
-__all__ = ["thin_matmul"]
