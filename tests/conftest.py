@@ -1,11 +1,16 @@
 """What every test shares: a hermetic environment and the rules for skipping device tests."""
 
 import gc
+import hashlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from flydsl.llvm import codegen
 
 from .covering import mark_the_rest
 
@@ -66,6 +71,43 @@ def verified_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     """Verifying the IR after each pass takes an eighth of the time: it is done where the passes are tested."""
     if request.path.relative_to(Path(__file__).parent).parts[0] in UNVERIFIED:
         monkeypatch.setenv("FLYDSL_DEBUG_ENABLE_VERIFIER", "0")
+
+
+QUICK = ("kernels", "coop", "unit/cpu", "unit/expr", "unit/extension")
+"""Folders of tests whose kernels for the cpu stack are compiled without LLVM's optimisations."""
+KEPT = 100
+_made: dict[object, codegen.DeviceCode] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_host_code(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Two thirds of the time of tests on the cpu stack went to LLVM's optimisations: most are done without them, and
+    equal texts once.
+
+    Other tests compile for the cpu stack as users do: examples, ports, torch's operators, bits, debugging, ranks. So
+    do these in `scripts/test --all`, at O1.
+    """
+    place = request.path.relative_to(Path(__file__).parent).as_posix()
+    if not place.startswith(tuple(f"{folder}/" for folder in QUICK)):
+        yield
+        return
+    least = 1 if os.environ.get("TEST_ALL") else 0
+    compile_device, host = codegen.compile_device, codegen.DeviceTarget.host().triple
+
+    def quick(text: str, target: codegen.DeviceTarget, level: int = 2, **more: Any) -> codegen.DeviceCode:
+        if target.triple != host:
+            return compile_device(text, target, level, **more)
+        level = min(level, least)
+        key = hashlib.sha256(text.encode()).digest(), target, level, tuple(sorted(more.items()))
+        if key not in _made:
+            if len(_made) >= KEPT:
+                del _made[next(iter(_made))]
+            _made[key] = compile_device(text, target, level, **more)
+        return _made[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(codegen, "compile_device", quick)
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -129,14 +129,19 @@ def test_every_rank_has_code_of_its_own_also_for_what_was_called_before(monkeypa
         _count(cell)
     before = len(runtime._modules)
 
-    def run(world: World) -> int:
+    def run(world: World) -> tuple[int, int]:
         mine = np.zeros(1, np.int32)
         for _ in range(4):
             _count(mine)
-        return int(mine[0])
+        # Code goes with the rank that had it.
+        world.barrier()
+        loaded = len(runtime._modules)
+        world.barrier()
+        return int(mine[0]), loaded
 
-    assert spawn(run, 3) == [4, 4, 4] and cell[0] == 4
-    assert len(runtime._modules) == before + 2, "rank 0 has the device of this thread"
+    found = spawn(run, 3)
+    assert [count for count, _ in found] == [4, 4, 4] and cell[0] == 4
+    assert {loaded for _, loaded in found} == {before + 2}, "rank 0 has the device of this thread"
     _count(cell)
     assert cell[0] == 5
 

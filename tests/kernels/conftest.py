@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
-
-from flydsl.llvm import codegen
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -38,34 +33,6 @@ def verified_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     """The IR is verified after each pass in some modules only: it takes an eighth of the time."""
     if request.module.__name__.rpartition(".")[2] not in VERIFIED:
         monkeypatch.setenv("FLYDSL_DEBUG_ENABLE_VERIFIER", "0")
-
-
-KEPT = 100
-_made: dict[object, codegen.DeviceCode] = {}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_host_code() -> Iterator[None]:
-    """Two thirds of the time of tests on the cpu stack go to LLVM: at O1 it takes a third less, and equal texts once.
-
-    Other tests compile for the cpu stack at O2, as users do: examples, ports, torch's operators, bits, debugging.
-    """
-    compile_device, host = codegen.compile_device, codegen.DeviceTarget.host().triple
-
-    def quick(text: str, target: codegen.DeviceTarget, level: int = 2, **more: Any) -> codegen.DeviceCode:
-        if target.triple != host:
-            return compile_device(text, target, level, **more)
-        level = min(level, 1)
-        key = hashlib.sha256(text.encode()).digest(), target, level, tuple(sorted(more.items()))
-        if key not in _made:
-            if len(_made) >= KEPT:
-                del _made[next(iter(_made))]
-            _made[key] = compile_device(text, target, level, **more)
-        return _made[key]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(codegen, "compile_device", quick)
-        yield
 
 
 @pytest.fixture
