@@ -10,7 +10,8 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, ClassVar, Protocol, cast
@@ -84,8 +85,8 @@ class _PerThread(threading.local):
 
 per_thread = _PerThread()
 entered: list[None] = []
-"""One entry for each `with stream:` block that some thread is in: where there is none, no thread need be asked, which
-takes longer than all else that a warm call asks."""
+"""One entry for each `with stream:` block that some thread is in, and for each rank's thread: where there is none, no
+thread need be asked, which takes longer than all else that a warm call asks."""
 
 
 def current_stream() -> Stream | None:
@@ -97,12 +98,19 @@ def current_stream() -> Stream | None:
     return per_thread.streams[-1] if per_thread.streams else None
 
 
-def launches_by_device() -> None:
+@contextmanager
+def launches_by_device() -> Iterator[None]:
     """Let every launch of this thread look where it goes, on a stack of host memory.
 
     Repeated calls there go to the code of the device they were first made on; a rank has code of its own.
     """
     per_thread.streams.append(None)
+    entered.append(None)
+    try:
+        yield
+    finally:
+        per_thread.streams.pop()
+        entered.pop()
 
 
 # --- devices ------------------------------------------------------------------------------------------

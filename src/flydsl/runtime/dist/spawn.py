@@ -8,6 +8,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
 from typing import TYPE_CHECKING, TypeVar
@@ -73,9 +74,8 @@ def _in_threads(call: Callable[[World], R], size: int, limit: float, timed: bool
         try:
             one = World(ThreadMeeting(rank, size, board), runtime)
             runtime.set_device(one.device)
-            if runtime.pageable_host:
-                launches_by_device()
-            results[rank] = call(one)
+            with launches_by_device() if runtime.pageable_host else nullcontext():
+                results[rank] = call(one)
         except BaseException as error:  # noqa: BLE001 - raised again by the caller
             failures[rank] = error
             board.barrier.abort()
