@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -99,7 +99,7 @@ def current_stream() -> Stream | None:
 
 
 @contextmanager
-def launches_by_device() -> Iterator[None]:
+def launches_by_device() -> Generator[None]:
     """Let every launch of this thread look where it goes, on a stack of host memory.
 
     Repeated calls there go to the code of the device they were first made on; a rank has code of its own.
