@@ -273,6 +273,28 @@ def test_warm_and_cold_calls_agree(monkeypatch, in_place):
     assert len(judges) == 6 and taken > LISTS and refused > LISTS and wrong > LISTS // 4, (taken, refused, wrong)
 
 
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("shape", [(3, 5), (0, 3), (3, 0), (1, 5), (3, 1), (1, 1)])
+def test_views_that_negate_are_left_to_the_cold_call(shape, step):
+    """Their memory holds other values, whatever their strides."""
+
+    def only(a: fx.Tensor):
+        pass
+
+    signature = Signature(only)
+    planned = torch.ones(6, 5 * step)[:, ::step]
+    made = plan_of(bind(signature, (planned,), {}, no_key), signature.parameters)
+    negated = ARRAYS["torch, negated"](shape)
+    dense = negated.as_strided(shape, (shape[1], 1))
+    assert negated.is_neg() and dense.is_neg() and made is not None
+    with pytest.raises(FlyDSLError, match="negated lazily"):
+        bind(signature, (negated,), {}, no_key)
+    for native in (True, False):
+        loaded = Loaded([struct.calcsize(each.format) for each in made.slots])
+        served = make_warm(made, loaded, signature, None, native=native)
+        assert served(planned) is True and served(negated) is False and served(dense) is False
+
+
 # --- a new property of arrays ------------------------------------------------------------------------------------
 
 

@@ -269,10 +269,9 @@ class _Array:
         self.store("leading", leading.get())
         self.store("missing", (self.data.get().is_(0) & empty.get().is_(0)).to("i64"))
         self.store("negated", 0)
-        with r.when(self.header["question"].is_not(0) & leading.get().is_not(_NONE)):
-            extent = r.load("i64", self.fields, (leading.get() + _index("extent", 0)) * _WORD, 8)
-            with r.when(extent < 2):
-                self._ask()
+        # Strides do not tell: `as_strided` gives a negated view any.
+        with r.when(self.header["question"].is_not(0)):
+            self._ask()
 
     def _row_major(self, rank: Value, leading: Variable) -> None:
         """Without elements strides say nothing; all ways to read an array see a dense one (`array_info`)."""
