@@ -71,6 +71,8 @@ def test_changes_are_noticed(watch: Watch, monkeypatch: pytest.MonkeyPatch):
         (scaled, "__code__", _other.__code__),
         (scaled, "__defaults__", (7,)),
         (Shape, "height", 5),
+        (Shape, "__name__", "Form"),
+        (scaled, "__kwdefaults__", {"by": 3}),
         (Shape, "area", staticmethod(lambda: 1)),
         (globals(), "FACTOR", 4),
         (TABLE, "a", 2),

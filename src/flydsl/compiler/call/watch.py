@@ -118,14 +118,21 @@ def _words(now: Walked) -> tuple[list[int], list[Probe], object] | None:
 
 def _held(probe: DictProbe) -> list[int] | None:
     """Where an object holds the pointers a probe looks at; None where that is not found."""
-    found = [_offset(probe.owner, value, type(probe.owner).__basicsize__) for value in probe.held]
-    return None if None in found else [id(probe.owner) + at for at in found if at is not None]
+    owner, size = probe.owner, type(probe.owner).__basicsize__
+    # A class may hold one string as its name and its qualified name: all places are looked at.
+    found = [_offsets(owner, value, size) for value in probe.held]
+    return [id(owner) + at for places in found for at in places] if all(found) else None
+
+
+def _offsets(holder: object, value: object, size: int) -> list[int]:
+    """Where in an object pointers to another one stand."""
+    words = (ctypes.c_void_p * (size // _WORD)).from_address(id(holder))
+    return [i * _WORD for i in range(2, len(words)) if words[i] == id(value)]
 
 
 def _offset(holder: object, value: object, size: int) -> int | None:
-    """Where in an object a pointer to another one stands."""
-    words = (ctypes.c_void_p * (size // _WORD)).from_address(id(holder))
-    return next((i * _WORD for i in range(2, len(words)) if words[i] == id(value)), None)
+    """The first of these places; None where there is none."""
+    return next(iter(_offsets(holder, value, size)), None)
 
 
 @cache

@@ -21,6 +21,7 @@ from flydsl.compiler.key.cache_key import encode, framework_value, qualified_nam
 from flydsl.compiler.key.component import MISSING
 
 Probe: TypeAlias = Callable[[], bool]
+"""Whether something is as it was."""
 
 
 class DictProbe(NamedTuple):
@@ -34,8 +35,6 @@ class DictProbe(NamedTuple):
     def __call__(self) -> bool:
         return self.probe()
 
-
-"""Whether something is as it was."""
 
 SCALARS = frozenset((type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented)))
 _BASES: tuple[type, ...] = (int, float, complex, str, bytes, tuple, list, dict, set, frozenset)
