@@ -145,6 +145,25 @@ def test_tma_copies_are_checked():
         flyc.compile(no_barrier, torch.zeros(64, 64), target="cuda:sm_90")
 
 
+@pytest.mark.parametrize(("fetched", "code"), [(0, 0), (64, 1), (128, 2), (256, 3), (100, None)])
+def test_what_l2_fetches_is_part_of_a_tensor_map(fetched: int, code: int | None):
+    @flyc.jit
+    def mapped(src: fx.Tensor):
+        load = fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), src, None, (16, 32), l2_fetch=fetched)
+        mapped_kernel(load).launch(grid=1, block=32)
+
+    @flyc.kernel
+    def mapped_kernel(load: fx.nvgpu.TmaAtom):
+        pass
+
+    if code is None:
+        with pytest.raises(ValueError, match="l2_fetch is 0, 64, 128 or 256 bytes, got 100"):
+            flyc.compile(mapped, torch.zeros(64, 64), target="cuda:sm_90")
+        return
+    compiled = flyc.compile(mapped, torch.zeros(64, 64), target="cuda:sm_90")
+    assert f"promotion = {code} : i32" in compiled.artifact.source_ir
+
+
 # --- wgmma: fences, groups, the accumulate state --------------------------------------------------------------------
 
 
