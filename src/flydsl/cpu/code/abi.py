@@ -95,7 +95,7 @@ class CpuAbi(Abi):
 
     def lasting(self, op: Operation) -> int:
         """What an access is besides what it does: one of a copy that lasts until the wait for it (`shadow.ISSUED`)."""
-        return 0
+        return cpu_shadow.ISSUED if fly_cpu.ISSUED in op.attributes else 0
 
     def update(self, f: FunctionText, op: Operation, word: str) -> str | None:
         place, value = op.operands
@@ -202,6 +202,16 @@ class CoroutineAbi(CpuAbi):
         self.state = "%state"
         self.texts: dict[int, str] = {}
         """What to say of threads that wait in vain at a site, or do not meet there."""
+        self._counts: bool | None = None
+
+    def access(self, f: FunctionText, op: Operation, text: str | None) -> None:
+        super().access(f, op, text)
+        if self._counts is None:
+            self._counts = cpu_accesses.has_copies(f.op)
+        count = cpu_accesses.instructions_of(op) if self._counts else 0
+        if count:
+            at = f.typed(cpu_accesses.access_of(op).pointer)
+            f.line(f"call void @fly_check_vector_memory(ptr %state, i64 %tid, {at}, i32 {count})")
 
     def thread(self, f: FunctionText) -> str:
         return "%tid"
