@@ -454,6 +454,8 @@ __all__ = [
     "checked_access",
     "checked_fence",
     "finish",
+    "has_copies",
+    "instructions_of",
     "may_order",
     "search",
 ]

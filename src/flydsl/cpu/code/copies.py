@@ -217,11 +217,9 @@ def group_closed(kind: int) -> Routine:
 
 
 def _wait_groups(r: Routine, kind: int, until: Value) -> None:
-    """The thread has waited: what it copied counts as written now, and it has seen that."""
+    """The thread has waited: what it copied counts as written or read now, and it has seen that."""
     t = r["tid"]
-    own = own_mark(r, t)
-    mark = r.number(0) if kind == TMA_STORE else own
-    r.call("fly_check_settle", "void", r["state"], ("i64", kind), t, until, mark)
+    r.call("fly_check_settle", "void", r["state"], ("i64", kind), t, until, own_mark(r, t))
 
 
 def _readdress(r: Routine, match: Callable[[Value, Value, Value], Value], new: Sequence[Value | int]) -> None:
