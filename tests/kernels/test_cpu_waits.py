@@ -14,7 +14,7 @@ import pytest
 
 import flydsl.compiler as flyc
 
-from .waits import loads, stores
+from .waits import loads, products, stores
 from .waits.model import Plan, mutants, right
 
 
@@ -53,3 +53,9 @@ def test_stored_rows(name: str, emulate: Callable[[str], None], rng: random.Rand
     machine = stores.MACHINES[name]
     emulate(machine.arch)
     compare(machine, stores.pipeline(machine), rng, 20)
+
+
+def test_products(emulate: Callable[[str], None], rng: random.Random):
+    machine = products.Products()
+    emulate(machine.arch)
+    compare(machine, products.launch, rng, 10)

@@ -5,7 +5,7 @@ may rely on behind the next barrier. Events are tuples:
 
 - `("copy", stage, slot)`: an instruction that fills a part of a slot; `("store", stage, slot)`: one that empties it
 - `("other",)`: another instruction that the same counter counts
-- `("commit",)`: the instructions since the last one are a group
+- `("commit",)`: the instructions since the last one are a group; `("commit if open",)`: where there are any
 - `("wait", n)`: until at most `n` instructions or groups are under way; `("read", n)`: until all but `n` have read
 - `("barrier",)`, `("use", stage, slot)`: all parts are read; `("fill", stage, slot)`: written by threads
 - `("results",)`: what was stored is read
@@ -135,7 +135,7 @@ def right(events: Iterable[Event], grouped: bool) -> bool:
                 return False
         elif kind == "other":
             copies.issue(None)
-        elif kind == "commit":
+        elif kind == "commit" or (kind == "commit if open" and copies.open):
             copies.commit()
         elif kind in ("wait", "read"):
             assert isinstance(args[0], int)
