@@ -100,6 +100,7 @@ class Machine(NamedTuple):
 def pipeline(machine: Machine) -> Any:
     """The kernel and its launch."""
     threads, width, parts, part, row = machine.threads, machine.width, machine.parts, machine.part, machine.row
+    grouped, commit = machine.commit is not None, machine.commit or machine.barrier
 
     @flyc.kernel
     def fetching(
@@ -126,14 +127,14 @@ def pipeline(machine: Machine) -> Any:
                     machine.barrier()
             if fx.const_expr(stage < STEPS):
                 where = (commits >> (4 * stage)) & 15
-                if fx.const_expr(machine.commit is not None):
+                if fx.const_expr(grouped):
                     if where == BEFORE:
-                        machine.commit()
+                        commit()
                 for p in fx.range_constexpr(parts):
                     machine.fetch(x, base + (row * (stage % AHEAD) + part * p), row * stage + part * p, t)
-                if fx.const_expr(machine.commit is not None):
+                if fx.const_expr(grouped):
                     if where == BEHIND:
-                        machine.commit()
+                        commit()
                 if fx.const_expr(len(machine.others) > 0):
                     other(machine.others[stage % len(machine.others)][0], z, t, kept)
         for value in kept:
@@ -167,7 +168,7 @@ def other(kind: str, z: Any, t: Any, kept: list[Any]) -> None:
         fx.atomic_add(fx.get_iter(z) + (1536 + t), 1.0)
 
 
-# --- gfx9: vmcnt and marked groups --------------------------------------------------------------------------------------
+# --- gfx9: vmcnt and marked groups ------------------------------------------------------------------------------------
 
 
 def _of_wave(t: Any) -> Any:
@@ -202,7 +203,7 @@ def wait_loads(n: int) -> None:
         fx.inline_asm(None, [], f"s_waitcnt vmcnt({n})", "~{memory}")
 
 
-# --- gfx1250: asynccnt and tensorcnt ------------------------------------------------------------------------------------
+# --- gfx1250: asynccnt and tensorcnt ----------------------------------------------------------------------------------
 
 
 def lane_copy(x: Any, to: Any, at: Any, t: Any) -> None:
@@ -215,7 +216,7 @@ def mover_copy(x: Any, to: Any, at: Any, t: Any) -> None:
     fx.copy_atom_call(atom, fx.make_view(fx.get_iter(x) + at, row), fx.make_view(to, row))
 
 
-# --- sm_80: cp.async ----------------------------------------------------------------------------------------------------
+# --- sm_80: cp.async --------------------------------------------------------------------------------------------------
 
 
 def cp_async(x: Any, to: Any, at: Any, t: Any) -> None:

@@ -1,4 +1,4 @@
-"""What asynchronous copies do on the hardware, as simple as can be: they end in order, at the latest at a wait for them.
+"""What asynchronous copies do on the hardware, as simple as can be: they end in order, at the latest at a wait.
 
 A program is a list of events of a wave; all waves of the block run the same one. What a wave has waited for, the others
 may rely on behind the next barrier. Events are tuples:
@@ -61,7 +61,7 @@ def mutants(plan: Plan, rng: random.Random, pairs: int) -> Iterator[Plan]:
 
 
 class Copies:
-    """What is under way, oldest first; in a `grouped` program each commit makes one entry, otherwise each instruction."""
+    """What is under way, oldest first: groups, or where there are none instructions."""
 
     def __init__(self, grouped: bool):
         self.grouped = grouped

@@ -78,6 +78,8 @@ class Machine(NamedTuple):
 
 def pipeline(machine: Machine) -> Any:
     """The kernel and its launch."""
+    grouped, commit = machine.commit is not None, machine.commit or fx.barrier
+    read = machine.read or machine.wait
 
     @flyc.kernel
     def storing(x: fx.Tensor, y: fx.Tensor, waits: fx.Int32, first: fx.Int32, second: fx.Int32, commits: fx.Int32):
@@ -88,10 +90,10 @@ def pipeline(machine: Machine) -> Any:
             number = (waits >> (4 * step)) & 15
             for n in fx.range_constexpr(MOST + 1):
                 if (number == n) & mine:
-                    if fx.const_expr(machine.read is None or step == STEPS):
+                    if fx.const_expr(step == STEPS):
                         machine.wait(n)
                     else:
-                        machine.read(n)
+                        read(n)
             if (second >> (4 * step)) & 1 != 0:
                 fx.barrier()
             if fx.const_expr(step < STEPS):
@@ -103,13 +105,13 @@ def pipeline(machine: Machine) -> Any:
                     fx.barrier()
                 where = (commits >> (4 * step)) & 15
                 if mine:
-                    if fx.const_expr(machine.commit is not None):
+                    if fx.const_expr(grouped):
                         if where == BEFORE:
-                            machine.commit()
+                            commit()
                     machine.store(place, fx.get_iter(y) + ROW * step)
-                    if fx.const_expr(machine.commit is not None):
+                    if fx.const_expr(grouped):
                         if where == BEHIND:
-                            machine.commit()
+                            commit()
         y[ROW * STEPS + t] = y[ROW * STEPS - 1 - t]
 
     @flyc.jit

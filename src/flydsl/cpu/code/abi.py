@@ -241,6 +241,11 @@ class CoroutineAbi(CpuAbi):
 
     def leave(self, f: FunctionText, op: Operation) -> None:
         """The thread ends."""
+        calls = [x for x in op.walk() if isinstance(x, fly_cpu.CallOp)] if self.checked else []
+        stores = [x for x in calls if _is_bulk_store(x.callee.data)]
+        if stores:
+            table = cpu_accesses.access_table(f, stores[-1], "loss, at the end of the block,")
+            f.line(f"call void @fly_check_left(ptr %state, i64 %tid, ptr {table})")
         if self.how.cluster is not None:
             cpu_routines.need(f.module, "fly_cluster_leave", self.checked)
             f.line("call void @fly_cluster_leave(ptr %state, i64 %tid)")
@@ -389,6 +394,11 @@ class CoroutineAbi(CpuAbi):
             cpu_block.need_first(f.module)
             lane = f.assign(f"call i64 @fly_first(ptr {self.took(f)}, i64 {self.warp})")
         f.names[op.result] = f.assign(f"load {t}, ptr {self.slot(f, shown, lane)}")
+
+
+def _is_bulk_store(routine: str) -> bool:
+    """Whether a routine copies out of shared memory in a way that groups of one thread count."""
+    return routine.startswith(("fly_tma_store", "fly_tma_reduce", "fly_bulk_")) and "load" not in routine
 
 
 def _number(attr: Attribute) -> int:

@@ -29,6 +29,7 @@ from .shadow import (
     READ,
     READS,
     SITE,
+    STILL_READ,
     TABLE_LINE,
     WARP_BITS,
     WRITES,
@@ -36,6 +37,7 @@ from .shadow import (
     cells_of,
     clock_at,
     shadow_of,
+    tell,
     thread_at,
     tick,
     warp_of,
@@ -372,6 +374,20 @@ def async_store() -> Routine:
     return r
 
 
+def left() -> Routine:
+    """A thread ends: with its block goes the shared memory that its stores must have read by then."""
+    r = Routine("fly_check_left", "void", "ptr state, i64 tid, ptr table")
+    shadow = shadow_of(r)
+    entries, base = r.load("ptr", shadow, PENDING), r.address(r.load("ptr", r["state"], SHARED))
+    with r.loop(r.load("i64", shadow, PENDING_COUNT)) as i:
+        kind, who, _, offset = (r.load("i64", r.at(entries, i * ENTRY), 8 * k) for k in range(4))
+        with r.when(kind.is_(TMA_STORE) & who.is_(r["tid"])):
+            line = r.load("i16", r.at(cells_of(r, shadow), offset * CELL), 2 * READ + LINES, 2).to("i64")
+            there = r.load("ptr", Value(r, "ptr", "@fly_source_lines"), line * 8, 8)
+            tell(r, r["table"], STILL_READ, base + offset, who, mark_of(r, who, NEVER), there)
+    return r
+
+
 def product() -> Routine:
     """A matrix product reads shared memory until its thread has waited."""
     r = Routine("fly_check_wgmma", "void", "ptr state, i64 tid, ptr at, i64 size")
@@ -390,7 +406,7 @@ def copy_routines() -> list[Routine]:
     waited = (CP_ASYNC, TMA_STORE, WGMMA)
     return [
         pend(), settle(), phase(), async_load(), async_store(), copies_counted(), read_counted(), product(),
-        copy_started(), all_waited(), *(group_closed(kind) for kind in (*waited, TO_SHARED)),
+        copy_started(), all_waited(), left(), *(group_closed(kind) for kind in (*waited, TO_SHARED)),
         *(groups_waited(kind) for kind in waited), groups_waited(TMA_STORE, reads=True),
     ]  # fmt: skip
 
