@@ -39,6 +39,10 @@ BARE = "fly.bare"
 ISSUED = "fly.issued"
 """Attribute of an access to global memory by a copy that lasts until a wait for it."""
 
+UNCOUNTED = "fly.uncounted"
+"""Attribute of an access to global memory that is no vector memory instruction of its own: a further piece of one that
+is done piece by piece, or a scalar load."""
+
 EMULATED = "fly.emulated"
 """Attribute of a `func.call` to a function of the device module that does the work of an instruction."""
 
@@ -157,6 +161,7 @@ __all__ = [
     "DepositOp",
     "EMULATED",
     "ISSUED",
+    "UNCOUNTED",
     "ExtentOp",
     "FlyCpu",
     "LaneOp",

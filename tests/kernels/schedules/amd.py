@@ -60,6 +60,26 @@ def counted_loads(x: fx.Tensor, y: fx.Tensor, bug: fx.Int32):
 
 
 @template(
+    {1: ("the source of a wide copy is written before the wait", "race on the tensor")},
+    block=64,
+    smem=64 * 16,
+    arch="gfx950",
+)
+@flyc.kernel
+def wide_source(x: fx.Tensor, y: fx.Tensor, bug: fx.Int32):
+    """16 bytes a lane by one instruction, of which each dword is read until the wait."""
+    t, base = fx.thread_idx.x, fx.get_dyn_shared(fx.Float32)
+    r.raw_ptr_buffer_load_lds(r.make_buffer_tensor(x), base, 16, t * 16, 0, 0)
+    if (bug == 1) & (t == 63):
+        x[1] = -1.0
+    r.s_waitcnt(vmcnt=0)
+    r.s_barrier()
+    if (bug == 0) & (t == 63):
+        x[1] = -1.0
+    y[t] = base[63 - t]
+
+
+@template(
     {
         1: ("LDS used again without a barrier", "race on shared memory"),
         2: ("LDS read without a barrier", "race on shared memory"),
@@ -93,4 +113,4 @@ def lds_reuse(x: fx.Tensor, y: fx.Tensor, bug: fx.Int32):
             fx.barrier()
 
 
-__all__ = ["counted_loads", "lds_reuse", "reversed_rows"]
+__all__ = ["counted_loads", "lds_reuse", "reversed_rows", "wide_source"]

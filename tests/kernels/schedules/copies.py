@@ -64,6 +64,29 @@ def cp_async_ring(x: fx.Tensor, y: fx.Tensor, bug: fx.Int32):
 
 
 @template(
+    {1: ("the source of a copy with a predicate is written before the wait", "race on the tensor")},
+    block=64,
+    smem=64 * 16,
+    arch="sm_80",
+)
+@flyc.kernel
+def masked_source(x: fx.Tensor, y: fx.Tensor, bug: fx.Int32):
+    """Zeros come in place of what is not there; what is there is read until the wait."""
+    t, four = fx.thread_idx.x, fx.make_layout(4, 1)
+    base = fx.get_dyn_shared(fx.Float32)
+    atom = fx.make_copy_atom(nv.CpAsync(128, zero_fill=True), fx.Float32).set_value("valid", fx.Int32(50) - 4 * t)
+    fx.copy_atom_call(atom, fx.make_view(fx.get_iter(x) + 4 * t, four), fx.make_view(base + 4 * t, four))
+    nv.cp_async_commit()
+    if (bug == 1) & (t == 63):
+        x[1] = -1.0
+    nv.cp_async_wait(0)
+    fx.barrier()
+    if (bug == 0) & (t == 63):
+        x[1] = -1.0
+    y[t] = base[63 - t]
+
+
+@template(
     {
         1: ("the arrival that copies bring is not waited for", "asynchronous copy"),
         2: ("arrival at once, not behind the copies", "asynchronous copy"),

@@ -205,7 +205,7 @@ def drawn_tiles(x: fx.Tensor, y: fx.Tensor, bug: fx.Int32):
                 pass
 
 
-def _tile(base: fx.Pointer, at: int) -> fx.Tensor:
+def operand(base: fx.Pointer, at: int) -> fx.Tensor:
     """An operand of 64 x 16 in units of 8 x 8."""
     return fx.make_view(base + at, fx.make_layout(((8, 8), (8, 2)), ((8, 64), (1, 512))))
 
@@ -227,7 +227,7 @@ def three_products(x: fx.Tensor, y: fx.Tensor, bug: fx.Int32):
     """Three warpgroups multiply by the same operand, which is then written again."""
     t = fx.thread_idx.x
     base = fx.get_dyn_shared(fx.Float16)
-    a, b = _tile(base, 0), _tile(base, 1024)
+    a, b = operand(base, 0), operand(base, 1024)
     if t < 128:
         for i in fx.range_constexpr(8):
             a[t // 2, t % 2 * 8 + i], b[t // 2, t % 2 * 8 + i] = fx.Float16(1), fx.Float16(2)

@@ -6,7 +6,19 @@ says and how the kernel is launched. A new one is listed nowhere else; `test_cpu
 
 from __future__ import annotations
 
-from . import atomics, blocks, buffers, clusters, counters, engines, lanes, registers
+from . import atomics, blocks, buffers, clusters, counters, engines, lanes, loads, registers
 from .case import CASES, Case
 
-__all__ = ["CASES", "Case", "atomics", "blocks", "buffers", "clusters", "counters", "engines", "lanes", "registers"]
+__all__ = [
+    "CASES",
+    "Case",
+    "atomics",
+    "blocks",
+    "buffers",
+    "clusters",
+    "counters",
+    "engines",
+    "lanes",
+    "loads",
+    "registers",
+]

@@ -95,7 +95,7 @@ class CpuAbi(Abi):
 
     def lasting(self, op: Operation) -> int:
         """What an access is besides what it does: one of a copy that lasts until the wait for it (`shadow.ISSUED`)."""
-        return 0
+        return cpu_shadow.ISSUED if fly_cpu.ISSUED in op.attributes else 0
 
     def update(self, f: FunctionText, op: Operation, word: str) -> str | None:
         place, value = op.operands
@@ -202,6 +202,16 @@ class CoroutineAbi(CpuAbi):
         self.state = "%state"
         self.texts: dict[int, str] = {}
         """What to say of threads that wait in vain at a site, or do not meet there."""
+        self._counts: bool | None = None
+
+    def access(self, f: FunctionText, op: Operation, text: str | None) -> None:
+        super().access(f, op, text)
+        if self._counts is None:
+            self._counts = cpu_accesses.has_copies(f.op)
+        count = cpu_accesses.instructions_of(op) if self._counts else 0
+        if count:
+            at = f.typed(cpu_accesses.access_of(op).pointer)
+            f.line(f"call void @fly_check_vector_memory(ptr %state, i64 %tid, {at}, i32 {count})")
 
     def thread(self, f: FunctionText) -> str:
         return "%tid"
@@ -231,6 +241,11 @@ class CoroutineAbi(CpuAbi):
 
     def leave(self, f: FunctionText, op: Operation) -> None:
         """The thread ends."""
+        calls = [x for x in op.walk() if isinstance(x, fly_cpu.CallOp)] if self.checked else []
+        stores = [x for x in calls if _is_bulk_store(x.callee.data)]
+        if stores:
+            table = cpu_accesses.access_table(f, stores[-1], "loss, at the end of the block,")
+            f.line(f"call void @fly_check_left(ptr %state, i64 %tid, ptr {table})")
         if self.how.cluster is not None:
             cpu_routines.need(f.module, "fly_cluster_leave", self.checked)
             f.line("call void @fly_cluster_leave(ptr %state, i64 %tid)")
@@ -379,6 +394,11 @@ class CoroutineAbi(CpuAbi):
             cpu_block.need_first(f.module)
             lane = f.assign(f"call i64 @fly_first(ptr {self.took(f)}, i64 {self.warp})")
         f.names[op.result] = f.assign(f"load {t}, ptr {self.slot(f, shown, lane)}")
+
+
+def _is_bulk_store(routine: str) -> bool:
+    """Whether a routine copies out of shared memory in a way that groups of one thread count."""
+    return routine.startswith(("fly_tma_store", "fly_tma_reduce", "fly_bulk_")) and "load" not in routine
 
 
 def _number(attr: Attribute) -> int:

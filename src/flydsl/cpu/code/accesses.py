@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
+from ...dialects import fly_cpu
 from ...dialects.upstream import llvm
 from ...dialects.upstream.llvm.atomics import CmpXchgOp, FenceOp
 from ...ir import arith
@@ -95,6 +96,33 @@ def may_order(op: Operation) -> bool:
     if isinstance(op, llvm.AddressOfOp | FenceOp):
         return True
     return isinstance(op, llvm.AtomicRMWOp | CmpXchgOp | llvm.LoadOp | llvm.StoreOp) and is_atomic(op)
+
+
+# --- what `vmcnt` counts: vector memory instructions -----------------------------------------------------------------
+
+_COPY = "fly_check_to_shared"
+_WIDEST = 16
+"""Bytes a lane moves at most by one instruction."""
+_OTHER_MEMORY = (llvm.AllocaOp, llvm.AddressOfOp, fly_cpu.SharedBaseOp, fly_cpu.DepositOp, fly_cpu.RendezvousOp)
+"""Where a pointer comes from that is none into global memory; of one that cannot be followed the address tells."""
+
+
+def has_copies(kernel: Operation) -> bool:
+    """Whether a kernel copies into shared memory in a way that `vmcnt` counts."""
+    return any(isinstance(op, fly_cpu.CallOp) and op.callee.data == _COPY for op in kernel.walk())
+
+
+def instructions_of(op: Operation) -> int:
+    """How many vector memory instructions an access is, other than those of copies, which count by themselves."""
+    if fly_cpu.ISSUED in op.attributes or fly_cpu.UNCOUNTED in op.attributes:
+        return 0
+    if isinstance(op, llvm.LoadOp) and not op.results[0].uses:
+        return 0
+    access = access_of(op)
+    root = root_of(access.pointer)
+    if root is not None and isinstance(root.owner, _OTHER_MEMORY):
+        return 0
+    return -(-access.nbytes // _WIDEST)
 
 
 # --- what is said of an access ----------------------------------------------------------------------------------------
@@ -426,6 +454,8 @@ __all__ = [
     "checked_access",
     "checked_fence",
     "finish",
+    "has_copies",
+    "instructions_of",
     "may_order",
     "search",
 ]

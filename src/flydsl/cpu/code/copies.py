@@ -29,6 +29,7 @@ from .shadow import (
     READ,
     READS,
     SITE,
+    STILL_READ,
     TABLE_LINE,
     WARP_BITS,
     WRITES,
@@ -36,6 +37,7 @@ from .shadow import (
     cells_of,
     clock_at,
     shadow_of,
+    tell,
     thread_at,
     tick,
     warp_of,
@@ -45,10 +47,10 @@ ENTRY = 48
 """Something under way: kind, thread or barrier, group, offset, bytes, and its ticket (`races/history.py`)."""
 _WORDS = ENTRY // 8
 
-CP_ASYNC, TMA_STORE, TO_SHARED, WGMMA, TMA_LOAD, COUNTED, ENDED, TMA_WRITE = range(8)
-"""Kinds; of the first four a thread counts the groups it has closed, `ENDED` ones are about to leave the list,
-`TMA_WRITE` is what a `TMA_STORE` does to global memory."""
-LANE_LOAD, LANE_STORE, TENSOR_LOAD, TENSOR_STORE = range(8, 12)
+CP_ASYNC, TMA_STORE, TO_SHARED, WGMMA, TMA_LOAD, COUNTED, TMA_WRITE = range(7)
+"""Kinds; of the first four a thread counts the groups it has closed, `TO_SHARED` ones `vmcnt` counts
+(`counters.py`), `TMA_WRITE` is what a `TMA_STORE` does to global memory."""
+LANE_LOAD, LANE_STORE, TENSOR_LOAD, TENSOR_STORE = range(7, 11)
 """Those of `counters.py`: every instruction is a group of its own, of which there may be many pieces."""
 
 
@@ -188,20 +190,18 @@ def groups_at(r: Routine, shadow: Value, t: Value, kind: int) -> Value:
 _NAMES = {CP_ASYNC: "cp_async", TMA_STORE: "tma", TO_SHARED: "to_shared", WGMMA: "wgmma"}
 
 
-def copy_started(kind: int) -> Routine:
-    """A thread's asynchronous copy into shared memory has been issued; the data was written at once."""
-    name = {CP_ASYNC: "fly_check_cp_async", TO_SHARED: "fly_check_to_shared"}[kind]
-    r = Routine(name, "void", "ptr state, i64 tid, ptr at, i64 size")
+def copy_started() -> Routine:
+    """A thread's `cp.async` has been issued; the data was written at once."""
+    r = Routine("fly_check_cp_async", "void", "ptr state, i64 tid, ptr at, i64 size")
     shadow = shadow_of(r)
-    if kind == TO_SHARED:
-        # Lanes compute where it goes from another's address, so that the write itself is not known for one.
-        touch(r, r["state"], r["at"], WRITES)
     offset = r.address(r["at"]) - r.address(r.load("ptr", r["state"], SHARED))
-    group = r.load("i32", groups_at(r, shadow, r["tid"], kind), 0, 4).to("i64")
+    group = r.load("i32", groups_at(r, shadow, r["tid"], CP_ASYNC), 0, 4).to("i64")
     line = r.load("i64", r.load("ptr", r["state"], SITE), TABLE_LINE)
     mark = mark_of(r, r["tid"], NEVER)
     ticket = history.take_ticket(r, r["tid"])
-    r.call("fly_check_pend", "void", r["state"], ("i64", kind), r["tid"], group, offset, r["size"], mark, line, ticket)
+    r.call(
+        "fly_check_pend", "void", r["state"], ("i64", CP_ASYNC), r["tid"], group, offset, r["size"], mark, line, ticket
+    )  # fmt: skip
     return r
 
 
@@ -219,11 +219,9 @@ def group_closed(kind: int) -> Routine:
 
 
 def _wait_groups(r: Routine, kind: int, until: Value) -> None:
-    """The thread has waited: what it copied counts as written now, and it has seen that."""
+    """The thread has waited: what it copied counts as written or read now, and it has seen that."""
     t = r["tid"]
-    own = own_mark(r, t)
-    mark = r.number(0) if kind == TMA_STORE else own
-    r.call("fly_check_settle", "void", r["state"], ("i64", kind), t, until, mark)
+    r.call("fly_check_settle", "void", r["state"], ("i64", kind), t, until, own_mark(r, t))
 
 
 def _readdress(r: Routine, match: Callable[[Value, Value, Value], Value], new: Sequence[Value | int]) -> None:
@@ -297,54 +295,12 @@ def groups_waited(kind: int, reads: bool = False) -> Routine:
     return r
 
 
-def all_waited(kind: int) -> Routine:
-    """A thread waits for all of its copies, closed or not."""
-    name = {CP_ASYNC: "cp_async", TO_SHARED: "to_shared"}[kind]
-    r = Routine(f"fly_check_{name}_wait_all", "void", "ptr state, i64 tid")
-    if kind == CP_ASYNC:
-        _take_back(r)
-        history.count(r, history.WAITS)
-    _wait_groups(r, kind, r.number(1 << 40))
-    return r
-
-
-def loads_waited(exact: bool) -> Routine:
-    """A thread waits until at most `pending` of its loads are under way, which end in order.
-
-    Which copies those are depends on all other loads (`load_started`); where these are not noted, all copies are done.
-    """
-    if not exact:
-        r = Routine("fly_check_to_shared_wait_count", "void", "ptr state, i64 tid, i32 pending")
-        _wait_groups(r, TO_SHARED, r.number(1 << 40))
-        return r
-    r = Routine("fly_check_to_shared_counted", "void", "ptr state, i64 tid, i32 pending")
+def all_waited() -> Routine:
+    """A thread waits for all of its `cp.async` copies, closed or not."""
+    r = Routine("fly_check_cp_async_wait_all", "void", "ptr state, i64 tid")
+    _take_back(r)
     history.count(r, history.WAITS)
-    shadow = shadow_of(r)
-    entries, count = r.load("ptr", shadow, PENDING), r.load("i64", shadow, PENDING_COUNT)
-    left = r.variable("i64", 0)
-
-    def each(then: Callable[[Value], None]) -> None:
-        with r.loop(count) as i:
-            entry = r.at(entries, i * ENTRY)
-            with r.when(r.load("i64", entry, 0).is_(TO_SHARED) & r.load("i64", entry, 8).is_(r["tid"])):
-                then(entry)
-
-    def end(entry: Value) -> None:
-        with r.when(left.get() > r["pending"].to("i64")):
-            r.store("i64", ENDED, entry, 0)
-            left.set(left.get() - 1)
-
-    each(lambda _: left.set(left.get() + 1))
-    each(end)
-    _wait_groups(r, ENDED, r.number(1 << 40))
-    return r
-
-
-def load_started() -> Routine:
-    """A load that is no copy: it counts among those under way."""
-    r = Routine("fly_check_load", "void", "ptr state, i64 tid")
-    zero = ("i64", 0)
-    r.call("fly_check_pend", "void", r["state"], ("i64", TO_SHARED), r["tid"], zero, zero, zero, zero, zero, zero)
+    _wait_groups(r, CP_ASYNC, r.number(1 << 40))
     return r
 
 
@@ -418,6 +374,20 @@ def async_store() -> Routine:
     return r
 
 
+def left() -> Routine:
+    """A thread ends: with its block goes the shared memory that its stores must have read by then."""
+    r = Routine("fly_check_left", "void", "ptr state, i64 tid, ptr table")
+    shadow = shadow_of(r)
+    entries, base = r.load("ptr", shadow, PENDING), r.address(r.load("ptr", r["state"], SHARED))
+    with r.loop(r.load("i64", shadow, PENDING_COUNT)) as i:
+        kind, who, _, offset = (r.load("i64", r.at(entries, i * ENTRY), 8 * k) for k in range(4))
+        with r.when(kind.is_(TMA_STORE) & who.is_(r["tid"])):
+            line = r.load("i16", r.at(cells_of(r, shadow), offset * CELL), 2 * READ + LINES, 2).to("i64")
+            there = r.load("ptr", Value(r, "ptr", "@fly_source_lines"), line * 8, 8)
+            tell(r, r["table"], STILL_READ, base + offset, who, mark_of(r, who, NEVER), there)
+    return r
+
+
 def product() -> Routine:
     """A matrix product reads shared memory until its thread has waited."""
     r = Routine("fly_check_wgmma", "void", "ptr state, i64 tid, ptr at, i64 size")
@@ -433,17 +403,15 @@ def product() -> Routine:
 
 def copy_routines() -> list[Routine]:
     """The routines of this file."""
-    counted = (CP_ASYNC, TMA_STORE, TO_SHARED, WGMMA)
+    waited = (CP_ASYNC, TMA_STORE, WGMMA)
     return [
         pend(), settle(), phase(), async_load(), async_store(), copies_counted(), read_counted(), product(),
-        loads_waited(True), loads_waited(False), load_started(),
-        *(write(kind) for write in (copy_started, all_waited) for kind in (CP_ASYNC, TO_SHARED)),
-        *(write(kind) for write in (group_closed, groups_waited) for kind in counted),
-        groups_waited(TMA_STORE, reads=True),
+        copy_started(), all_waited(), left(), *(group_closed(kind) for kind in (*waited, TO_SHARED)),
+        *(groups_waited(kind) for kind in waited), groups_waited(TMA_STORE, reads=True),
     ]  # fmt: skip
 
 
 __all__ = [
-    "LANE_LOAD", "LANE_STORE", "TENSOR_LOAD", "TENSOR_STORE", "copy_routines", "groups_at", "mark_of", "own_mark",
-    "touch",
+    "ENTRY", "LANE_LOAD", "LANE_STORE", "TENSOR_LOAD", "TENSOR_STORE", "TO_SHARED", "copy_routines", "groups_at",
+    "mark_of", "own_mark", "touch",
 ]  # fmt: skip

@@ -40,7 +40,7 @@ KNOWN_BY_BARRIER = PLACES + 8 * BARRIERS
 JOINED = KNOWN_BY_BARRIER + (NAMED_FIRST + NAMED_COUNT) * VECTOR_BYTES
 KNOWN = JOINED + VECTOR_BYTES
 GROUPS = VECTOR_BYTES
-FENCED = VECTOR_BYTES + 24
+FENCED = VECTOR_BYTES + 32
 TICKET = FENCED + 2 * VECTOR_BYTES
 PER_THREAD = TICKET + 8
 """Of a thread: its clock vector, how many groups of copies it has closed (by kind, then by counter), its vector as it

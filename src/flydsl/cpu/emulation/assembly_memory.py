@@ -1,7 +1,7 @@
 """Lines of AMD's assembly that reach memory or multiply matrices: loads, stores, atomics, `v_mfma_*`, `v_wmma_*`.
 
-An access is done when its line is, so the waits between them do nothing. What goes by the register M0 (copies of a
-buffer into shared memory) is refused, and so is a word that is not known.
+An access is done when its line is; a wait between them matters to copies into shared memory alone. What goes by the
+register M0 (copies of a buffer into shared memory) is refused, and so is a word that is not known.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from xdsl.ir import Attribute, SSAValue
 from ...dialects.upstream import llvm
 from ...ir.builder import i32, i64
 from ...ir.types import bit_width, vector_type
+from ...target import has
+from ...target.waitcnt import vmcnt_of
 from .matrix_rules import matrix_rule
-from .memory_rules import BINARY, RULES, read_modify_write
+from .memory_rules import BINARY, RULES, await_loads, read_modify_write
 from .rule_tools import as_integer, bits_of, elements, vector_of
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ _ATOMIC = re.compile(rf"{_SPACE}_(?:atomic_)?(pk_)?(add|sub|min|max|smin|smax|um
                      r"(?:_rtn)?(?:_(?:num_)?(f32|f64|f16|bf16|u32|i32|b32|u64|i64|b64|x2))?")  # fmt: skip
 _TRANSPOSED = {"ds_read_b64_tr_b16": (16, 64), "ds_read_b64_tr_b8": (8, 64), "ds_read_b64_tr_b4": (4, 64),
                "ds_read_b96_tr_b6": (6, 96)}  # fmt: skip
+_WAIT = "s_waitcnt"
+_COUNT = re.compile(r"(vm|lgkm|exp)cnt(?:_sat)?\((\d+|0[xX][0-9a-fA-F]+)\)")
 _MATRIX = re.compile(r"v_(mfma|wmma)_\w+?_(\d+)x(\d+)x\d+_?\w+")
 _WORDS = {"offset", "offen", "off", "sc0", "sc1", "nt", "glc", "slc", "dlc", "scope", "th"}
 _FLOATS: dict[str, Attribute] = {"f32": f32, "f64": f64, "f16": f16, "bf16": bf16}
@@ -59,7 +63,9 @@ def _move(name: str) -> Move | None:
 
 def knows(name: str) -> bool:
     """Whether an instruction is one of these."""
-    return _move(name) is not None or name in _TRANSPOSED or _atomic(name) or _MATRIX.fullmatch(name) is not None
+    if name == _WAIT or name in _TRANSPOSED or _MATRIX.fullmatch(name):
+        return True
+    return _move(name) is not None or _atomic(name)
 
 
 def _atomic(name: str) -> bool:
@@ -71,6 +77,9 @@ def do(run: Run, line: Line) -> None:
     """One such line."""
     if _MATRIX.fullmatch(line.name):
         _product(run, line)
+        return
+    if line.name == _WAIT:
+        _wait(run, line)
         return
     for word in line.words:
         if word not in _WORDS:
@@ -102,6 +111,22 @@ def _offset(run: Run, line: Line) -> int:
         return int(text, 0)
     except ValueError:
         raise run.refuse(f"the offset {text!r}") from None
+
+
+def _wait(run: Run, line: Line) -> None:
+    """`s_waitcnt vmcnt(4) & lgkmcnt(0)`, or the word that this is."""
+    arch, parts = run.r.arch, [p for p in (*line.operands, *line.words) if p != "&"]
+    if arch is None or not has(arch, "copy_to_lds_b32"):
+        return
+    if len(parts) == 1 and re.fullmatch(r"\d+|0[xX][0-9a-fA-F]+", parts[0]):
+        await_loads(run.r, vmcnt_of(arch, int(parts[0], 0)))
+        return
+    for part in parts:
+        found = _COUNT.fullmatch(part)
+        if found is None:
+            raise run.refuse(f"the assembly {line.name!r} with {part!r}")
+        if found[1] == "vm":
+            await_loads(run.r, int(found[2], 0))
 
 
 # --- places -----------------------------------------------------------------------------------------------------------
@@ -178,7 +203,8 @@ def _load(run: Run, line: Line, move: Move) -> None:
         rsrc, offset, soffset = _buffer(run, line, places)
         made = r.buffer_load(rsrc, offset, soffset, type_, 0)
     else:
-        made = r.take(_place(run, line, move.space, places), type_)
+        with r.instructions(int(move.space != "s")):
+            made = r.take(_place(run, line, move.space, places), type_)
     if move.bits < 32:
         made = r.b.cast("extsi" if move.signed else "extui", made, i32)
     run.define(target, made)
@@ -231,7 +257,9 @@ def _modify(run: Run, line: Line) -> None:
         old = r.buffer_exchange(BINARY[name], value, *_buffer(run, line, operands))
     else:
         place, step = _place(run, line, space, operands), bit_width(elem) // 8
-        parts = [read_modify_write(r, BINARY[name], r.at(place, step * i), x) for i, x in enumerate(elements(r, value))]
+        pairs = enumerate(elements(r, value))
+        with r.instructions(1):
+            parts = [read_modify_write(r, BINARY[name], r.at(place, step * i), x) for i, x in pairs]
         old = vector_of(r, parts) if packed else parts[0]
     if target is not None:
         run.define(target, old)

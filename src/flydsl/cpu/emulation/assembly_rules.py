@@ -264,7 +264,7 @@ def _barrier(r: EmulatedInstructions, args: Sequence[SSAValue], options: Mapping
 
 
 _NOTHING = """
-    s_waitcnt s_nop s_sleep s_setprio s_waitcnt_vscnt s_waitcnt_vmcnt s_waitcnt_lgkmcnt s_waitcnt_expcnt
+    s_nop s_sleep s_setprio s_waitcnt_vscnt s_waitcnt_vmcnt s_waitcnt_lgkmcnt s_waitcnt_expcnt
     s_waitcnt_depctr s_delay_alu s_icache_inv s_dcache_inv s_dcache_wb buffer_wbl2 buffer_inv buffer_gl0_inv
     buffer_gl1_inv s_wait_loadcnt s_wait_storecnt s_wait_dscnt s_wait_kmcnt s_wait_alu
     s_wait_idle s_wait_expcnt s_wait_samplecnt s_wait_bvhcnt s_wait_xcnt s_wait_loadcnt_dscnt s_wait_storecnt_dscnt

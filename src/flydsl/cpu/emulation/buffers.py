@@ -51,27 +51,30 @@ class EmulatedBuffers(Emulation):
     def scalar_buffer_load(
         self, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue, type_: Attribute, cache: int
     ) -> SSAValue:
-        """A load at an address that is the same in all lanes is a load."""
-        return self.buffer_load(rsrc, offset, soffset, type_, cache)
+        """A load at an address that is the same in all lanes is a load, of another counter."""
+        with self.instructions(0):
+            return self.buffer_load(rsrc, offset, soffset, type_, cache)
 
     def _load_piece(self, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue, bits: int, cache: int) -> SSAValue:
         if bits <= 32:
             return self._checked_load(rsrc, offset, soffset, IntegerType(bits))
-        words = [
-            self._checked_load(rsrc, self.b.addi(offset, self.b.i32(4 * i)) if i else offset, soffset, i32)
-            for i in range(bits // 32)
-        ]
+        with self.instructions(1):
+            words = [
+                self._checked_load(rsrc, self.b.addi(offset, self.b.i32(4 * i)) if i else offset, soffset, i32)
+                for i in range(bits // 32)
+            ]
         return self.b.pure(vector.FromElementsOp, words, vector_type(i32, bits // 32), {})
 
     def _store_piece(
         self, value: SSAValue, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue, bits: int, cache: int
     ) -> None:
         count = max(bits // 32, 1)
-        for i in range(count):
-            word = value if count == 1 else self.b.extract(value, i)
-            place = self.b.addi(offset, self.b.i32(4 * i)) if i else offset
-            at, _ = self._checked(rsrc, place, soffset, bit_width(word.type) // 8)
-            self.b.opn(llvm.StoreOp, (word, at), (), {"alignment": int_attr(1, i64)})
+        with self.instructions(1):
+            for i in range(count):
+                word = value if count == 1 else self.b.extract(value, i)
+                place = self.b.addi(offset, self.b.i32(4 * i)) if i else offset
+                at, _ = self._checked(rsrc, place, soffset, bit_width(word.type) // 8)
+                self.b.opn(llvm.StoreOp, (word, at), (), {"alignment": int_attr(1, i64)})
 
     def _checked(self, rsrc: SSAValue, offset: SSAValue, soffset: SSAValue, nbytes: int) -> tuple[SSAValue, SSAValue]:
         """Where an access goes (a place nobody reads when it is out of range), and whether it is in range."""
@@ -103,14 +106,15 @@ class EmulatedBuffers(Emulation):
         if count > 1:
             scalars = [self.b.extract(value, i) for i in range(count)]
         nbytes = bit_width(scalars[0].type) // 8
-        for i, scalar in enumerate(scalars):
-            place = self.b.addi(offset, self.b.i32(i * nbytes)) if i else offset
-            at, _ = self._checked(rsrc, place, soffset, nbytes)
-            props: dict[str, Attribute] = {
-                "bin_op": int_attr(llvm.ATOMIC_BINARY.index(_ATOMICS[op]), i64),
-                "ordering": int_attr(llvm.ORDERINGS["monotonic"], i64),
-            }
-            self.b.op1(llvm.AtomicRMWOp, (at, scalar), scalar.type, props)
+        props: dict[str, Attribute] = {
+            "bin_op": int_attr(llvm.ATOMIC_BINARY.index(_ATOMICS[op]), i64),
+            "ordering": int_attr(llvm.ORDERINGS["monotonic"], i64),
+        }
+        with self.instructions(1):
+            for i, scalar in enumerate(scalars):
+                place = self.b.addi(offset, self.b.i32(i * nbytes)) if i else offset
+                at, _ = self._checked(rsrc, place, soffset, nbytes)
+                self.b.op1(llvm.AtomicRMWOp, (at, scalar), scalar.type, dict(props))
 
     def _lane_slot(self, at: SSAValue, nbytes: int, immediate: int) -> SSAValue:
         """The address of the first lane that takes part, plus the place of this lane."""
@@ -133,7 +137,8 @@ class EmulatedBuffers(Emulation):
         if isinstance(immediate, SSAValue):
             offset, at, immediate = b.addi(offset, immediate), self.at(at, b.cast("extsi", immediate, i64)), 0
         place = b.addi(offset, b.i32(immediate)) if immediate else offset
-        value = self._load_piece(rsrc, place, soffset, 8 * nbytes, 0)
+        with self.issued():
+            value = self._load_piece(rsrc, place, soffset, 8 * nbytes, 0)
         self._deliver(value, self._lane_slot(at, nbytes, immediate), nbytes)
 
     def global_to_shared(self, src: Operand, dst: Operand, nbytes: int) -> None:
@@ -141,8 +146,7 @@ class EmulatedBuffers(Emulation):
         source, at = self.raw_pointer(src), self.raw_pointer(dst)
         bits = 8 * nbytes
         type_ = IntegerType(bits) if bits <= 32 else vector_type(i32, bits // 32)
-        value = self.b.op1(llvm.LoadOp, (source,), type_, {"alignment": int_attr(1, i64)})
-        self._deliver(value, self._lane_slot(at, nbytes, 0), nbytes)
+        self._deliver(self.take(source, type_, issued=True), self._lane_slot(at, nbytes, 0), nbytes)
 
 
 __all__ = ["EmulatedBuffers"]

@@ -303,15 +303,16 @@ class EmulatedInstructions(EmulatedBuffers):
         scalars = [b.extract(value, i) for i in range(count)] or [value]
         nbytes = bit_width(scalars[0].type) // 8
         before: list[SSAValue] = []
-        for i, scalar in enumerate(scalars):
-            place = b.addi(offset, b.i32(i * nbytes)) if i else offset
-            at, inside = self._checked(rsrc, place, soffset, nbytes)
-            props: dict[str, Attribute] = {
-                "bin_op": int_attr(llvm.ATOMIC_BINARY.index(kind), i64),
-                "ordering": int_attr(llvm.ORDERINGS["monotonic"], i64),
-            }
-            old = b.op1(llvm.AtomicRMWOp, (at, scalar), scalar.type, props)
-            before.append(b.select(inside, old, b.const(0, scalar.type)))
+        props: dict[str, Attribute] = {
+            "bin_op": int_attr(llvm.ATOMIC_BINARY.index(kind), i64),
+            "ordering": int_attr(llvm.ORDERINGS["monotonic"], i64),
+        }
+        with self.instructions(1):
+            for i, scalar in enumerate(scalars):
+                place = b.addi(offset, b.i32(i * nbytes)) if i else offset
+                at, inside = self._checked(rsrc, place, soffset, nbytes)
+                old = b.op1(llvm.AtomicRMWOp, (at, scalar), scalar.type, dict(props))
+                before.append(b.select(inside, old, b.const(0, scalar.type)))
         return b.pure(FromElementsOp, before, cast(Attribute, held), {}) if count else before[0]
 
     def buffer_compare(
@@ -331,15 +332,15 @@ class EmulatedInstructions(EmulatedBuffers):
     ) -> None:
         """Copy from a buffer into shared memory at an address, lane after lane."""
         place = self.b.addi(offset, self.b.i32(immediate)) if immediate else offset
-        value = self._load_piece(rsrc, place, soffset, 8 * nbytes, 0)
+        with self.issued():
+            value = self._load_piece(rsrc, place, soffset, 8 * nbytes, 0)
         self._deliver(value, self._lane_slot(lds, nbytes, immediate), nbytes)
 
     def raw_global_to_shared(self, source: SSAValue, lds: SSAValue, nbytes: int, immediate: int) -> None:
         """Copy from an address in global memory into shared memory, lane after lane."""
         bits = 8 * nbytes
         type_ = IntegerType(bits) if bits <= 32 else vector_type(i32, bits // 32)
-        at = self.at(source, immediate)
-        value = self.b.op1(llvm.LoadOp, (at,), type_, {"alignment": int_attr(1, i64)})
+        value = self.take(self.at(source, immediate), type_, issued=True)
         self._deliver(value, self._lane_slot(lds, nbytes, immediate), nbytes)
 
     def expanded(

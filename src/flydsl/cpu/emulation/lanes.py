@@ -6,7 +6,8 @@ its exchange region (`dialects/fly_cpu.py`) holds either one slot per lane, or a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects import func
@@ -137,6 +138,32 @@ class Emulation(Rebuilder):
         """Tell checked mode of an asynchronous copy to an address in shared memory, which was done at once."""
         if self.checked:
             self.routine(f"fly_check_{kind}", (at, self.b.const(nbytes, i64)))
+
+    @contextmanager
+    def issued(self) -> Generator[None]:
+        """What is loaded here is the source of a copy: in checked mode it is read until the wait for that."""
+        block, before = self.b.block, self.b.block.last_op
+        yield
+        for op in self._accesses(block, before):
+            if isinstance(op, llvm.LoadOp):
+                op.attributes[fly_cpu.ISSUED] = UnitAttr()
+
+    @contextmanager
+    def instructions(self, count: int) -> Generator[None]:
+        """The accesses here are those of so many vector memory instructions, however many it takes to emulate them."""
+        block, before = self.b.block, self.b.block.last_op
+        yield
+        for op in self._accesses(block, before)[count:]:
+            op.attributes[fly_cpu.UNCOUNTED] = UnitAttr()
+
+    def _accesses(self, block: Block, before: Operation | None) -> list[Operation]:
+        """In checked mode: the accesses of a block behind an op."""
+        found: list[Operation] = []
+        op = None if not self.checked else block.first_op if before is None else before.next_op
+        while op is not None:
+            found += [x for x in op.walk() if isinstance(x, llvm.LoadOp | llvm.StoreOp | llvm.AtomicRMWOp)]
+            op = op.next_op
+        return found
 
     def note_piece(self, kind: str, at: SSAValue, nbytes: int, *, tests: bool) -> None:
         """Tell checked mode of a piece of a copy of gfx1250: where it is in shared memory (`cpu/code/counters.py`).

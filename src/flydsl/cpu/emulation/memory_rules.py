@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from xdsl.dialects.builtin import IntegerType
+from xdsl.dialects.builtin import IntegerType, UnitAttr
 from xdsl.ir import Attribute, SSAValue
 
+from ...dialects import fly_cpu
 from ...dialects.upstream import gpu, llvm
 from ...ir.builder import i32, i64, int_attr
+from ...target import has
+from ...target.waitcnt import MOST_LOADS, vmcnt_of
 from .lane_rules import meet, place
 from .rule_tools import Arg, NotEmulated, Rule, bits_of
 from .tdm import emulate_descriptor, to_blocks
@@ -23,8 +26,8 @@ def _nothing(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | No
 
 
 def barrier(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> None:
-    """All threads of the block meet."""
-    r.b.opn(gpu.BarrierOp, (), ())
+    """All threads of the block meet; the instruction waits for no copies."""
+    r.b.opn(gpu.BarrierOp, (), ()).attributes[fly_cpu.BARE] = UnitAttr()
 
 
 _WORKGROUP, _CLUSTER = -1, -3
@@ -110,7 +113,7 @@ def _buffer_load(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute 
 
 
 def _scalar_load(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> SSAValue:
-    return r.buffer_load(r.resource(args[0]), r.word(args[1]), r.b.i32(0), cast(Attribute, type_), 0)
+    return r.scalar_buffer_load(r.resource(args[0]), r.word(args[1]), r.b.i32(0), cast(Attribute, type_), 0)
 
 
 def _buffer_store(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> None:
@@ -198,16 +201,37 @@ def _lane_from_shared(nbytes: int) -> Rule:
     return rule
 
 
+def _await(r: EmulatedInstructions, wait: str, pending: int) -> None:
+    """Wait until at most so many copies are under way; then each lane may use what others of its wave have copied."""
+    if r.checked:
+        meet(r, (), None)
+        r.routine(f"fly_check_{wait}", (r.b.i32(pending),))
+    meet(r, (), None)
+
+
 def counter_wait(counter: str) -> Rule:
-    """A wait until at most so many copies are under way; then each lane may use what others of its wave have copied."""
+    """A wait by a counter of copies, or for marked groups of them."""
 
     def rule(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> None:
-        if r.checked:
-            meet(r, (), None)
-            r.routine(f"fly_check_{counter}_wait", (r.b.i32(r.number(args[0])),))
-        meet(r, (), None)
+        _await(r, f"{counter}_wait", r.number(args[0]))
 
     return rule
+
+
+def await_loads(r: EmulatedInstructions, pending: int) -> None:
+    """A wait until at most so many vector memory instructions are under way, where they copy into shared memory."""
+    if pending < MOST_LOADS and has(r.arch, "copy_to_lds_b32"):
+        _await(r, "to_shared_wait_count", pending)
+
+
+def _waitcnt(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> None:
+    if r.arch is not None and not has(r.arch, "split_counters"):
+        await_loads(r, vmcnt_of(r.arch, r.number(args[0])))
+
+
+def _asyncmark(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> None:
+    if r.checked:
+        r.routine("fly_check_to_shared_commit")
 
 
 def _tensor(load: bool) -> Rule:
@@ -246,7 +270,6 @@ RULES: dict[str, Rule] = {
     **{
         name: _nothing
         for name in (
-            "s.waitcnt",
             "s.nop",
             "s.sleep",
             "s.sleep.var",
@@ -255,8 +278,6 @@ RULES: dict[str, Rule] = {
             "sched.barrier",
             "sched.group.barrier",
             "iglp.opt",
-            "asyncmark",
-            "wait.asyncmark",
             "global.prefetch",
             "flat.prefetch",
             "s.wait.loadcnt",
@@ -281,6 +302,9 @@ RULES: dict[str, Rule] = {
             "s.ttracedata.imm",
         )
     },
+    "s.waitcnt": _waitcnt,
+    "asyncmark": _asyncmark,
+    "wait.asyncmark": counter_wait("to_shared"),
     "s.wait.asynccnt": counter_wait("lane"),
     "s.wait.tensorcnt": counter_wait("tensor"),
     # A wave goes in step; here its lanes run one by one, and meet.
@@ -322,4 +346,4 @@ RULES: dict[str, Rule] = {
 }
 """The meaning of each intrinsic."""
 
-__all__ = ["BINARY", "RULES", "barrier", "counter_wait", "in_cluster", "read_modify_write"]
+__all__ = ["BINARY", "RULES", "await_loads", "barrier", "counter_wait", "in_cluster", "read_modify_write"]

@@ -243,7 +243,7 @@ def _copy(nbytes: int) -> Rule:
         if len(args) > 2:
             raise NotEmulated("the form that fills with zeros is not known")
         target = r.word(args[0])
-        r.put(r.take(r.word(args[1]), IntegerType(8 * nbytes)), target)
+        r.put(r.take(r.word(args[1]), IntegerType(8 * nbytes), issued=True), target)
         r.note_copy("cp_async", target, nbytes)
 
     return rule

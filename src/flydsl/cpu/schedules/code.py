@@ -23,7 +23,6 @@ from ..code import routines as cpu_routines
 from ..code.accesses import EXACT, access_of
 from ..code.block import CLUSTER, NAMED, RANK, SHARED, WAIT
 from ..code.check import is_atomic, is_peer, root_of, where
-from ..code.shadow import ISSUED
 from .operations import Kind
 from .routines import COPY, GLOBALS, MOST_COPIES, OPERATION, OPERATIONS, SEEN, schedule_routines
 
@@ -40,8 +39,6 @@ _CALLS = {
     "fly_check_registers": (Kind.REGISTERS, 2),
 }
 """Routines that others can see the effect of, and how many of their operands say what they do."""
-_COPIES = frozenset(("fly_check_to_shared", "fly_check_cp_async"))
-"""Routines that are told of a copy into shared memory, behind it."""
 _SHARED_ALIGNMENT = 1024
 _ORDERED = frozenset(("xchg", "fadd", "fsub", "fmin", "fmax", "nand", "uinc_wrap", "udec_wrap"))
 """Updates that do not commute with themselves to the last bit."""
@@ -52,7 +49,6 @@ class ExploringAbi(cpu_abi.CoroutineAbi):
 
     completes = "fly_sched_defer"
     exact = True
-    _counting: bool | None = None
 
     def stop(self, f: FunctionText, op: Operation, kind: Kind, *words: str) -> None:
         """Say what the thread is about to do and let the scheduler decide when; `words` are i64."""
@@ -79,9 +75,6 @@ class ExploringAbi(cpu_abi.CoroutineAbi):
                 pointer = isinstance(value.type, llvm.LLVMPointerType)
                 words.append(f.assign(f"{'ptrtoint' if pointer else 'sext'} {f.typed(value)} to i64"))
             self.stop(f, op, kind, *words)
-        if op.callee.data == "fly_check_to_shared_wait_count":
-            f.line(f"call void @fly_check_to_shared_counted(ptr %state, i64 %tid, {f.typed(op.args[0])})")
-            return
         super().call(f, op)
 
     def access(self, f: FunctionText, op: Operation, text: str | None) -> None:
@@ -100,18 +93,6 @@ class ExploringAbi(cpu_abi.CoroutineAbi):
             if root is not None and is_peer(root):
                 self.stop(f, op, Kind.PEER, f.assign(f"ptrtoint {f.typed(pointer)} to i64"))
         super().access(f, op, text)
-        if self._counts_loads(f) and _is_load_of_its_own(op):
-            f.line("call void @fly_check_load(ptr %state, i64 %tid)")
-
-    def _counts_loads(self, f: FunctionText) -> bool:
-        """Whether the kernel copies into shared memory by loads that a count of loads waits for."""
-        if self._counting is None:
-            self._counting = any(_is_note(x) for x in f.op.walk())
-        return self._counting
-
-    def lasting(self, op: Operation) -> int:
-        lasts = fly_cpu.ISSUED in op.attributes or (isinstance(op, llvm.LoadOp) and _is_global(op) and _note_behind(op))
-        return ISSUED if lasts else 0
 
     def leave(self, f: FunctionText, op: Operation) -> None:
         if self.how.cluster is not None:
@@ -147,31 +128,6 @@ class ExploringAbi(cpu_abi.CoroutineAbi):
             text.declarations.update(routine.declarations)
         text.declare("malloc", "ptr", ["i64"])
         text.declare("calloc", "ptr", ["i64", "i64"])
-
-
-def _is_note(op: Operation | None) -> bool:
-    return isinstance(op, fly_cpu.CallOp) and op.callee.data == "fly_check_to_shared"
-
-
-def _is_load_of_its_own(op: Operation) -> bool:
-    """Whether an op reads or writes global memory otherwise than for a copy into shared memory."""
-    return _is_global(op) and not _is_note(_note_behind(op))
-
-
-def _note_behind(op: Operation) -> Operation | None:
-    """The call that tells of a copy into shared memory, behind an access to global memory that is its source."""
-    following = op.next_op
-    while following is not None and not (isinstance(following, llvm.LoadOp) and _is_global(following)):
-        if isinstance(following, fly_cpu.CallOp) and following.callee.data in _COPIES:
-            return following
-        following = following.next_op
-    return None
-
-
-def _is_global(op: Operation) -> bool:
-    root = root_of(access_of(op).pointer)
-    here = (llvm.AllocaOp, llvm.AddressOfOp, fly_cpu.DepositOp, fly_cpu.RendezvousOp)
-    return root is None or not isinstance(root.owner, here)
 
 
 def _spins(op: Operation) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from xdsl.ir import Attribute, SSAValue
@@ -117,6 +118,10 @@ class AtomEmulation(AtomLowering, Protocol):
 
     def note_copy(self, kind: str, at: SSAValue, nbytes: int) -> None:
         """Tell checked mode of an asynchronous copy to an address in shared memory, which was done at once."""
+        ...
+
+    def issued(self) -> AbstractContextManager[None]:
+        """What is loaded in it is the source of an asynchronous copy, which reads it until the wait for it."""
         ...
 
     def wave_number(self) -> SSAValue:

@@ -111,7 +111,9 @@ class CpAsyncType(_CpAsyncType):
         """A load and a store."""
         self.check_spaces(src, dst)
         count = max(self.bits // reg.bit_width(src.data.elem), 1)
-        self.deliver(low, low.load(src, reg.vector_type(reg.storage(src.data.elem), count)), dst)
+        with low.issued():
+            value = low.load(src, reg.vector_type(reg.storage(src.data.elem), count))
+        self.deliver(low, value, dst)
 
 
 @irdl_attr_definition
@@ -141,11 +143,12 @@ class CpAsyncZeroFillType(_CpAsyncType):
         elements = self._elements(low, src, dst, count)
         word = IntegerType(8 * nbytes)
         whole = word if count == 1 else reg.vector_type(word, count)
-        if low.state("valid") is not None and elements is not None:
-            self.deliver(low, _read_some(low, src, count, word, elements), dst)
-        else:
-            value = low.chosen(low.state("pred"), lambda: low.load(src, whole), b.const(0, whole))
-            self.deliver(low, value, dst)
+        with low.issued():
+            if low.state("valid") is not None and elements is not None:
+                value = _read_some(low, src, count, word, elements)
+            else:
+                value = low.chosen(low.state("pred"), lambda: low.load(src, whole), b.const(0, whole))
+        self.deliver(low, value, dst)
 
     def _elements(self, low: AtomLowering, src: Operand, dst: Operand, count: int) -> SSAValue | None:
         """How many elements of a copy are there; None: all."""

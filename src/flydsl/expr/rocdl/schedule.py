@@ -9,6 +9,7 @@ from typing import Any
 
 from ...errors import DSLTypeError, DSLValueError
 from ...target import has, where
+from ...target.waitcnt import MOST_LOADS, vmcnt_of
 from ..aliases import also_called
 from ..atomics import AtomicOrdering, memory_fence
 from ..gpu import barrier
@@ -27,14 +28,7 @@ def _call(name: str, *operands: tuple[int, str]) -> None:
     """An instruction without a result whose operands are constants `(value, type)`; nothing on the cpu."""
     if on_cpu(f"fx.rocdl.{name.replace('.', '_')}"):
         if name in _WAVE_WAITS:
-            from ..emit import gpu_ir
-
-            # Counted is what all lanes have issued, and used what all have copied.
-            gpu_ir.warp_barrier()
-            _note(_WAVE_WAITS[name], *(_static(name, v) for v, _ in operands))
-            gpu_ir.warp_barrier()
-        elif name in _COPY_WAITS:
-            _note(_COPY_WAITS[name], *(_static(name, v) for v, _ in operands))
+            _wave_wait(_WAVE_WAITS[name], *(_static(name, v) for v, _ in operands))
         return
     from . import emit
 
@@ -42,14 +36,17 @@ def _call(name: str, *operands: tuple[int, str]) -> None:
     emit.intrinsic(f"llvm.amdgcn.{name}", None, values)
 
 
-_COPY_WAITS = {
-    "asyncmark": "to_shared_commit",
-    "wait.asyncmark": "to_shared_wait",
-    "s.wait.loadcnt": "to_shared_wait_count",
-}
-"""What copies into shared memory are waited for with."""
 _WAVE_WAITS = {"s.wait.asynccnt": "lane_wait", "s.wait.tensorcnt": "tensor_wait"}
 """Waits for what the lanes of a wave have copied together."""
+
+
+def _wave_wait(name: str, *numbers: int) -> None:
+    """On the cpu stack: counted is what all lanes have issued, and used what all have copied."""
+    from ..emit import gpu_ir
+
+    gpu_ir.warp_barrier()
+    _note(name, *numbers)
+    gpu_ir.warp_barrier()
 
 
 def _note(name: str, *numbers: int) -> None:
@@ -115,9 +112,12 @@ def s_waitcnt(
             for name in names if value is not None else ():
                 _call(f"s.wait.{name}", (_static("s_waitcnt", value), "i16"))
         return
-    if vmcnt is not None and on_cpu("fx.rocdl.s_waitcnt"):
-        _note("to_shared_wait_count", _static("s_waitcnt", vmcnt))
-    _call("s.waitcnt", (bitfield if bitfield is not None else encode_waitcnt(arch, vmcnt, lgkmcnt, expcnt), "i32"))
+    operand = bitfield if bitfield is not None else encode_waitcnt(arch, vmcnt, lgkmcnt, expcnt)
+    if on_cpu("fx.rocdl.s_waitcnt"):
+        loads = vmcnt_of(arch, _static("s_waitcnt", operand))
+        if loads < MOST_LOADS and has(arch, "copy_to_lds_b32"):
+            _wave_wait("to_shared_wait_count", loads)
+    _call("s.waitcnt", (operand, "i32"))
 
 
 def s_wait_loadcnt(count: int = 0) -> None:
@@ -345,7 +345,7 @@ def wait_asyncmark(count: int = 0) -> None:
     if _static("wait_asyncmark", count) < 0:
         raise DSLValueError(f"wait_asyncmark takes a count of groups, got {count}")
     if on_cpu("fx.rocdl.wait_asyncmark"):
-        _note("to_shared_wait", _static("wait_asyncmark", count))
+        _wave_wait("to_shared_wait", _static("wait_asyncmark", count))
     elif has(usual_gfx("fx.rocdl.wait_asyncmark"), "asyncmark"):
         _call("wait.asyncmark", (count, "i16"))
     else:
