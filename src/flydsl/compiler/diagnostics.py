@@ -15,6 +15,7 @@ from typing import Any
 
 from .. import config
 from ..errors import DiagRecord, DSLCompileError, FlyDSLError, SourceFrame
+from ..expr import aliases
 from ..ir.user_code import is_user_code
 
 RULE = "-" * 40
@@ -50,7 +51,8 @@ def _is_users(error: BaseException) -> bool:
     tb = error.__traceback__
     while tb is not None and tb.tb_next is not None:
         tb = tb.tb_next
-    return tb is not None and _shown(tb)
+    # What passes a call on fails only where the user gave other arguments than the function takes.
+    return tb is not None and (_shown(tb) or tb.tb_frame.f_code.co_filename == aliases.__file__)
 
 
 def filter_traceback(error: BaseException) -> None:
