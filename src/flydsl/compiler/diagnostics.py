@@ -15,11 +15,12 @@ from typing import Any
 
 from .. import config
 from ..errors import DiagRecord, DSLCompileError, FlyDSLError, SourceFrame
-from ..expr import aliases
 from ..ir.user_code import is_user_code
 
 RULE = "-" * 40
 _PASSED_THROUGH = (ast.__file__, contextlib.__file__, functools.__file__)
+USERS_MISTAKE = "__fly_users_mistake__"
+"""Attribute of an error that came up inside, of something that the user gave."""
 _LIBRARIES = ("/xdsl/", "/llvmlite/")
 
 
@@ -46,13 +47,12 @@ def user_traceback(tb: TracebackType | None) -> TracebackType | None:
 
 def _is_users(error: BaseException) -> bool:
     """Whether an error is for the user: raised on purpose, or made by the user's own code. The rest is our mistake."""
-    if isinstance(error, FlyDSLError):
+    if isinstance(error, FlyDSLError) or getattr(error, USERS_MISTAKE, False):
         return True
     tb = error.__traceback__
     while tb is not None and tb.tb_next is not None:
         tb = tb.tb_next
-    # What passes a call on fails only where the user gave other arguments than the function takes.
-    return tb is not None and (_shown(tb) or tb.tb_frame.f_code.co_filename == aliases.__file__)
+    return tb is not None and _shown(tb)
 
 
 def filter_traceback(error: BaseException) -> None:

@@ -6,7 +6,9 @@ import difflib
 from types import TracebackType
 
 from ...errors import RejectedSyntaxError, SourceFrame
+from ..diagnostics import USERS_MISTAKE
 from .remedies import remedy
+from .wrong_arguments import wrong_argument
 
 _OURS = __name__.partition(".")[0] + "."
 NOTED = "__fly_noted__"
@@ -30,8 +32,9 @@ def add_source_note(error: BaseException) -> None:
         if is_user_code(code) and origin_of(code.co_filename) == "user":
             frame, at = traceback_location(tb), tb
         tb = tb.tb_next
-    advice = remedy(error, at) or _close_name(error)
+    advice = wrong_argument(error, at) or remedy(error, at) or _close_name(error)
     if advice is not None:
+        setattr(error, USERS_MISTAKE, True)
         if isinstance(error, (AttributeError, NameError)):
             del error.name  # Python would add what it takes for close, which is a second and often a worse answer
         error.add_note(advice)

@@ -181,7 +181,7 @@ def _of_parameters(error: BaseException, func: ast.expr, frame: FrameType) -> st
         return None
     from ..kernel_function import KernelLauncher
 
-    called = KernelLauncher.launch if found[1] == "KernelLauncher.launch" else _resolve(func, frame)
+    called = _resolve(func, frame) or _by_name(found[1], KernelLauncher)
     if not callable(called) or not getattr(called, "__module__", "").startswith("flydsl."):
         return None
     try:
@@ -193,6 +193,17 @@ def _of_parameters(error: BaseException, func: ast.expr, frame: FrameType) -> st
         return f"did you mean {close[0]}=?"
     example = "; write .launch(grid=..., block=...)" if called is KernelLauncher.launch else ""
     return f"its parameters are {', '.join(names)}{example}"
+
+
+def _by_name(name: str, launcher: type) -> object:
+    """The method that an error of Python names: of a launch, of a class of the language or of its collectives."""
+    import flydsl.expr as fx
+
+    owner, _, method = name.rpartition(".")
+    for place in (fx, fx.coop):
+        if owner and hasattr(place, owner):
+            return getattr(getattr(place, owner), method, None)
+    return getattr(launcher, method, None) if owner == launcher.__name__ else None
 
 
 def _of_call(called: object) -> str | None:

@@ -226,7 +226,7 @@ def _collect(x: object, values: list[SSAValue]) -> L.IntTuple:
         leaf, value = current_ir().leaf_of(x)
         values.append(value)
         return leaf
-    if isinstance(x, SupportsIndex):
+    if isinstance(x, SupportsIndex) and not isinstance(x, type) and not getattr(x, "shape", ()):
         return int(x)
     if isinstance(x, slice) and x == slice(None):
         return None
