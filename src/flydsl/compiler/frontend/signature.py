@@ -11,7 +11,6 @@ import typing
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from types import FunctionType
 from typing import Any
 
@@ -94,6 +93,8 @@ class Signature:
 
     def _mismatch(self, kwargs: Mapping[str, object], error: TypeError) -> str:
         """Why a call does not fit: a keyword that is no parameter is told before the parameter that it left out."""
+        from difflib import get_close_matches  # which calls that fit never need
+
         for name in kwargs:
             if name not in self.parameters:
                 close = get_close_matches(name, self.parameters, 1)
