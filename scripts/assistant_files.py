@@ -64,12 +64,15 @@ def mistakes() -> list[str]:
     text = (ROOT / "tests/unit/messages/messages.txt").read_text(encoding="utf-8")
     rows: list[str] = []
     for name, shown in re.findall(r"^=+ (.+)\n((?:(?!====).*\n)+)", text, re.M):
-        words = re.sub(r"DSL Traceback.*", "", shown, flags=re.S)
-        advice = re.findall(
-            r"(?:write|did you mean|compare with|pick with|use|annotate|convert it:|[Dd]efine) [^\n]*", words
+        # What was found wrong, then what to do: behind its first semicolon or full stop, or a line of its own.
+        lines = re.sub(r"DSL Traceback.*", "", shown, flags=re.S).splitlines()
+        first = next(i for i, line in enumerate(lines) if re.match(r"[\w.]+(?:Error|Exception): ", line))
+        advice = (
+            lines[first + 1] if len(lines) > first + 1 else re.split(r"; |\. (?=[A-Z])", lines[first], maxsplit=1)[1:]
         )
         if advice:
-            rows.append(f"| {name} | {advice[-1].strip().replace('|', 'or')} |\n")
+            told = "".join(advice).strip().replace("|", "\\|")
+            rows.append(f"| {name} | {told} |\n")
     return rows
 
 

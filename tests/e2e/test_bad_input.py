@@ -61,7 +61,7 @@ def test_layout_value_outside_a_trace():
         ((x(), "ten"), "parameter 'n' expects Int32, got 'ten'"),
         ((x(), 2**40), "does not fit Int32"),
         ((x(), 1.5), "takes an integer, got 1.5"),
-        ((["a"], 1), r"parameter 'x': cannot pass \['a'\] of type list"),
+        ((["a"], 1), r"parameter 'x' expects an array \(fx.Tensor\), got \['a'\] of type list"),
         ((None, 1), "cannot pass None"),
         ((x().astype(np.complex64), 1), "unsupported dtype complex64"),
         ((x().astype(">f4"), 1), "big-endian"),

@@ -12,6 +12,7 @@ import pytest
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.compiler import backends
+from flydsl.errors import DSLTypeError
 
 SEEN: list[tuple[object, object]] = []
 
@@ -81,6 +82,14 @@ def test_a_method_is_pickled_with_its_object():
     out = np.zeros(8, np.float32)
     bound(out)
     assert out.tolist() == [2.5] * 8
+
+
+def test_code_is_pickled_whole():
+    compiled = flyc.compile(fill, flyc.TensorSpec((8,), "float32"), 1.0, target="rocm:gfx942")
+    artifact = pickle.loads(pickle.dumps(compiled.artifact))
+    assert artifact.binary("hsaco") == compiled.artifact.binary("hsaco") and artifact.asm == compiled.artifact.asm
+    with pytest.raises(DSLTypeError, match="send the jit function, which is pickled by reference"):
+        pickle.dumps(compiled)
 
 
 def test_another_process_imports_what_it_is_given():

@@ -6,7 +6,7 @@ import ctypes
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import config
 from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError
@@ -162,6 +162,12 @@ class CompiledFunction:
         loaded = self._function.load(self.artifact, self._backend)
         dynamic = kernels[0].get("dynamic_smem") or 0
         return loaded.runtime.max_active_blocks(loaded.functions[0], math.prod(sizes[0]), dynamic)
+
+    def __reduce__(self) -> NoReturn:
+        raise DSLTypeError(
+            f"{self!r} holds code that is loaded into this process and is not pickled; send the jit function, which is "
+            "pickled by reference, or the code itself, .artifact"
+        )
 
     def __repr__(self) -> str:
         return f"<compiled {self._function.__qualname__} for {self._backend.target.key()}>"

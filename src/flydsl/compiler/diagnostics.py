@@ -19,6 +19,8 @@ from ..ir.user_code import is_user_code
 
 RULE = "-" * 40
 _PASSED_THROUGH = (ast.__file__, contextlib.__file__, functools.__file__)
+USERS_MISTAKE = "__fly_users_mistake__"
+"""Attribute of an error that came up inside, of something that the user gave."""
 _LIBRARIES = ("/xdsl/", "/llvmlite/")
 
 
@@ -45,7 +47,7 @@ def user_traceback(tb: TracebackType | None) -> TracebackType | None:
 
 def _is_users(error: BaseException) -> bool:
     """Whether an error is for the user: raised on purpose, or made by the user's own code. The rest is our mistake."""
-    if isinstance(error, FlyDSLError):
+    if isinstance(error, FlyDSLError) or getattr(error, USERS_MISTAKE, False):
         return True
     tb = error.__traceback__
     while tb is not None and tb.tb_next is not None:

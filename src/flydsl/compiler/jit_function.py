@@ -14,7 +14,7 @@ from contextvars import copy_context
 from functools import cached_property
 from importlib import import_module
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, NoReturn, ParamSpec, Self, TypeVar, overload
 
 from .. import config
 from ..errors import DSLTypeError
@@ -402,6 +402,12 @@ class JitFunction(Generic[P]):
             self.code.clear()
             self._keys.clear()
             self._forget_warm()
+
+    def __getitem__(self, grid: object) -> NoReturn:
+        raise DSLTypeError(
+            f"'{self.__qualname__}' takes no [...]: call it as a function; what it launches says its grid and block: "
+            "kernel(...).launch(grid=..., block=...)"
+        )
 
     def __repr__(self) -> str:
         return f"<jit {self.__qualname__}>"

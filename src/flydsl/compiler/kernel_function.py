@@ -5,7 +5,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    NoReturn,
+    ParamSpec,
+    Self,
+    TypeAlias,
+    TypeVar,
+    cast,
+    overload,
+)
 
 from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError, PortabilityWarning
 from ..expr.emit.trace import maybe_current
@@ -171,6 +183,12 @@ class KernelFunction(Generic[P]):
         frame.waiting[launcher] = tracer.loc
         return launcher
 
+    def __getitem__(self, grid: object) -> NoReturn:
+        raise DSLTypeError(
+            f"kernel '{self.__qualname__}' takes no [...]: it is launched inside a @flyc.jit function, with "
+            f"{self.__name__}(...).launch(grid=..., block=...)"
+        )
+
     def __repr__(self) -> str:
         return f"<kernel {self.__qualname__}>"
 
@@ -213,6 +231,8 @@ class KernelLauncher:
         With `pdl` it may start before the kernel in front of it in the stream is done (programmatic dependent launch);
         it waits by `fx.nvgpu.griddepcontrol_wait()`. `cooperative` asks that all blocks run at the same time.
         """
+        from .frontend.kernel_arguments import check_tensor, flatten_kernel_arguments
+
         tracing = _tracing()
         tracer = maybe_current()
         frame = tracing.host_frame(tracer)
@@ -230,9 +250,11 @@ class KernelLauncher:
         for p in kernel.signature.parameters.values():
             if p.kind == "constexpr" and hasattr(p.annotation, "check"):
                 p.annotation.check(p.name, self.arguments[p.name])
+            elif p.kind == "value":
+                check_tensor(kernel.__qualname__, p.name, p.annotation, self.arguments[p.name])
         if kernel._owner is not None:  # pyright: ignore[reportPrivateUsage]
             constant.add(next(iter(kernel.signature.parameters)))
-        flat = tracing.flatten_kernel_arguments(kernel.__qualname__, self.arguments, constant, kernel.signature.numbers)
+        flat = flatten_kernel_arguments(kernel.__qualname__, self.arguments, constant, kernel.signature.numbers)
         attributes = _attributes((self.unit_attrs, unit_attrs), (self.value_attrs, value_attrs))
         clusters = None if cluster is None else tracing.dimensions("cluster", cluster)
         if clusters is not None:

@@ -22,7 +22,13 @@ class ConstexprType:
     def check(self, name: str, value: object) -> None:
         """Raise unless `value` can be a compile-time value of this type."""
         if not self.accepts(value):
-            raise DSLTypeError(f"parameter '{name}' expects {self}, got {value!r} of type {type(value).__name__}")
+            hint = ""
+            if hasattr(type(value), "__extract_to_ir_values__"):
+                hint = (
+                    "; it is known at run time only. Annotate the parameter with fx.Int32 or its like, or make it "
+                    "known: extents of arrays wrapped by flyc.from_dlpack(x) are"
+                )
+            raise DSLTypeError(f"parameter '{name}' expects {self}, got {value!r} of type {type(value).__name__}{hint}")
 
     def accepts(self, value: object) -> bool:
         """Whether a value is of the declared type."""

@@ -75,7 +75,8 @@ def split_format(fmt: str, count: int) -> tuple[list[str], list[str]]:
     except ValueError as error:
         raise DSLValueError(f"printf({fmt!r}): {error}") from None
     if len(specs) != count:
-        raise DSLValueError(f"the format {fmt!r} has {len(specs)} placeholders for {count} values")
+        hint = "; a placeholder is written {} or {:.3f}, not %d" if not specs and "%" in fmt else ""
+        raise DSLValueError(f"the format {fmt!r} has {len(specs)} placeholders for {count} values{hint}")
     return pieces, specs
 
 

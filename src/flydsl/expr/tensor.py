@@ -99,6 +99,11 @@ class Pointer:
 
     def __add__(self, offset: TreeLike) -> Pointer:
         by = as_int_tuple(offset)
+        if isinstance(by.data, tuple) and len(by.data) != 1:
+            raise DSLTypeError(
+                f"a pointer moves by one number of elements, got {by}; for several indices view it through a layout: "
+                "fx.make_view(pointer, fx.make_layout(shape, stride))[i, j]"
+            )
         return apply("add_offset", self, by) if by.data != 0 else self
 
     __radd__ = __add__
@@ -606,7 +611,10 @@ def make_rmem_tensor(shape_or_layout: TreeLike | Layout, dtype: DTypeLike) -> Te
     if not isinstance(layout, Layout):
         layout = apply("make_ordered_layout", as_int_tuple(shape_or_layout), IntTuple(0))
     if not layout.is_static:
-        raise DSLValueError(f"register tensors need a static layout, got {layout}")
+        raise DSLValueError(
+            f"register tensors need a static layout, got {layout}: registers are given out at compile time; take "
+            "extents from a Constexpr parameter or Python numbers"
+        )
     return current_ir().register_tensor(layout, cls)
 
 

@@ -253,7 +253,9 @@ class GPUTarget:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", backend):
             raise TargetError(f"cannot read target {text!r}: expected backend:arch, gfx* or sm_*")
         if len(parts) < 2 or not parts[1].strip():
-            raise TargetError(f"target {text!r} names no architecture: expected {backend}:arch")
+            example = {"cpu": "cpu:native", "rocm": "rocm:gfx942", "cuda": "cuda:sm_90a"}.get(backend)
+            such = f", such as {example}" if example else ""
+            raise TargetError(f"target {text!r} names no architecture: expected {backend}:arch{such}")
         width: int | None = None
         features: list[str] = []
         for part in parts[2:]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from flydsl.target import EXAMPLE
 
@@ -176,9 +178,18 @@ def _add_version(parser: argparse.ArgumentParser) -> None:
                 _add_version(command)
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that knows which word was meant."""
+
+    def error(self, message: str) -> NoReturn:
+        found = re.match(r".*invalid choice: '([^']*)' \(choose from (.*)\)$", message)
+        close = get_close_matches(found[1], re.findall(r"[\w-]+", found[2]), 1) if found else []
+        super().error(f"{message}; did you mean '{close[0]}'?" if close else message)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Entry point of `fly`."""
-    parser = argparse.ArgumentParser(prog="fly", description=__doc__)
+    parser = _Parser(prog="fly", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     commands.add_parser("doctor", help="what this machine has").set_defaults(run=doctor)
     settings = commands.add_parser("env", help="environment variables and their values")
@@ -228,6 +239,9 @@ def main(argv: list[str] | None = None) -> int:
     aot.add_arguments(commands.add_parser("aot", help="compile ahead of time what a manifest lists"))
     build_llc.add_arguments(commands.add_parser("build-llc", help="build fly-llc, which runs machine passes"))
     _add_version(parser)
+    if not (sys.argv[1:] if argv is None else argv):
+        parser.print_help(sys.stderr)
+        return 2
     options = parser.parse_args(argv)
     return run_command("fly", lambda: options.run(options), getattr(options, "file", None))
 

@@ -10,7 +10,7 @@ import numpy as np
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-LIMIT = 8
+LIMIT, TABLE = 8, np.ones(8, np.float32)
 
 
 def positive(x):
@@ -82,6 +82,44 @@ MISTAKES: dict[str, str] = {
         "x[i] = 1.0", host="kernel(x, 0.5).launch(grid=1, block=8)  # here", parameters="x: fx.Tensor, n"
     ),
     "None for a tensor": program("x[i] = 1.0", host="kernel(x, None).launch(grid=1, block=8)  # here"),
+    "a misspelled name of the author's": program("total = x[i]\nx[i] = totl  # here"),
+    "a misspelled attribute": program("x[i] = fx.Float32(x.shpe[0])  # here"),
+    "a conversion of numpy": program("x[i] = x[i].astype(fx.Float32)  # here"),
+    "an index that is a fraction": program("x[i] = x[i / 2]  # here"),
+    "indices one by one": program("y[i][0] = 1.0  # here"),
+    "an array of the host": program("x[i] = TABLE[i]  # here"),
+    "a dict looked up at run time": program("x[i] = {0: 1.0}[i]  # here"),
+    "an assertion": program("assert x[i] > 0.0  # here"),
+    "a raise under a condition": program("if x[i] > 0.0:\n    raise ValueError('positive')  # here"),
+    "an unrolled loop of run time": program("for k in fx.range_constexpr(x.shape[0]):  # here\n    x[k] = 1.0"),
+    "a parameter left out": program("v = fx.make_view(x)  # here"),
+    "a parameter that is none": program("x[i] = fx.exp(x[i], fastmat='afn')  # here"),
+    "shared memory with two indices": program(
+        "s = fx.SharedAllocator().allocate(fx.Array[fx.Float32, 64]).peek()\ns[i, 0] = x[i]  # here"
+    ),
+    "shared memory without its elements": program(
+        "s = fx.SharedAllocator().allocate(fx.Array[fx.Float32, 64])\ns[i] = x[i]  # here"
+    ),
+    "shared memory of a shape": program("fx.SharedAllocator().allocate(fx.Array[fx.Float32, (8, 8)])  # here"),
+    "shared memory of a run-time size": program("fx.Array[fx.Float32, i]  # here"),
+    "registers of a run-time size": program("r = fx.make_rmem_tensor(i, fx.Float32)  # here"),
+    "a tuple for a layout": program("fx.make_layout_tv((4, 2), fx.make_layout(1, 1))  # here"),
+    "a collective without its storage": program("x[i] = fx.coop.BlockReduce[fx.Float32, 8](x[i], 'add')  # here"),
+    "a class of numpy for a size": program("fx.make_shape(np.float32, 4)  # here"),
+    "a format of C": program("fx.printf('%f', x[i])  # here"),
+    "an index of threads on the host": program("x[i] = 1.0", host="x[fx.thread_idx.x] = 1.0  # here"),
+    "a launch by position": program("x[i] = 1.0", host="kernel(x, y).launch(1, 8)  # here"),
+    "a misspelled part of a launch": program("x[i] = 1.0", host="kernel(x, y).launch(grid=1, blocks=8)  # here"),
+    "a launch as in Triton": program("x[i] = 1.0", host="kernel[(1,)](x, y)  # here"),
+    "a number for a tensor": program("x[i] = 1.0", host="kernel(8, y).launch(grid=1, block=8)  # here"),
+    "a tensor for a number": program(
+        "x[i] = 1.0", host="kernel(x, y).launch(grid=1, block=8)  # here", parameters="x: fx.Tensor, n: fx.Int32"
+    ),
+    "an extent for a compile-time number": program(
+        "x[i] = 1.0",
+        host="kernel(x, x.shape[0]).launch(grid=1, block=8)  # here",
+        parameters="x: fx.Tensor, n: fx.Constexpr[int]",
+    ),
     "a kernel in a kernel": program("kernel(x, y)  # here"),
     "a yield": program("yield x  # here"),
 }

@@ -127,3 +127,13 @@ def test_files_are_named_after_what_is_in_them(tmp_path: Path) -> None:
         binary = (out / f"{stem}.{'hsaco' if 'rocm' in stem else 'ptx'}").read_bytes()
         assert binary.startswith(b"\x7fELF") if "rocm" in stem else b".target sm_90" in binary
     assert not [name for name in names if name.endswith((".llvm", ".host"))]
+
+
+def test_a_command_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    from flydsl.tools.fly import main
+
+    assert main([]) == 2 and "compile the kernels of a script" in capsys.readouterr().err
+    for words, meant in ((["compil"], "compile"), (["cache", "lst"], "list")):
+        with pytest.raises(SystemExit, match="2"):
+            main(words)
+        assert capsys.readouterr().err.rstrip().endswith(f"did you mean '{meant}'?")

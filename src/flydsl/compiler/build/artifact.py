@@ -402,6 +402,12 @@ class CompiledArtifact:
 
     # -- storage ---------------------------------------------------------------------------------------
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """With all texts: what makes them stays behind."""
+        for name in self._lazy:
+            self.text(name)
+        return CompiledArtifact.from_bytes, (self.to_bytes(),)
+
     def to_bytes(self, *, key: str | None = None, binary_only: bool = False) -> bytes:
         """The container. Texts that were not made yet are not made for it; `binary_only` leaves all texts out."""
         sections = dict(self._sections)

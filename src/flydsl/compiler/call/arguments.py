@@ -327,6 +327,11 @@ def adapt(name: str, value: object, annotation: object) -> Argument:
     if annotation is Stream or isinstance(value, Stream):
         return StreamArgument(value if isinstance(value, Stream) else Stream(value))
     kind: type[object] = type(value)
+    if kind in (bool, int, float, str, list, tuple) and hasattr(cast(object, annotation), "is_tensor"):
+        how = "; make one of it, as with numpy.asarray(...)" if kind in (list, tuple) else ""
+        raise DSLTypeError(
+            f"parameter '{name}' expects an array (fx.Tensor), got {value!r} of type {kind.__name__}{how}"
+        )
     registered = JitArgumentRegistry.get(kind)
     if registered is not None:
         adapter, dsl_type = registered

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...errors import DSLTypeError
+from ...errors import DSLOverflowError, DSLTypeError, DSLValueError, FlyDSLError
 from ..key.constant_keys import constexpr_key
 from .arguments import Argument, adapt
 
@@ -67,8 +67,11 @@ def bind(
             arguments[name] = None
             key.append((name, None))
         else:
-            argument = adapt(name, value, parameter.annotation)
-            argument.check()
+            try:
+                argument = adapt(name, value, parameter.annotation)
+                argument.check()
+            except (DSLTypeError, DSLValueError, DSLOverflowError) as error:
+                raise _named(error, name) from error.__cause__
             arguments[name] = adapted[name] = argument
             key.append((name, argument.__cache_signature__()))
     if not objects:
@@ -76,6 +79,12 @@ def bind(
     told = function().with_values(objects)
     parts = (*key, tuple(objects), told.digest)
     return BoundCall(given, arguments, adapted, parts, told.problems, frozenset(objects), told)
+
+
+def _named(error: FlyDSLError, name: str) -> FlyDSLError:
+    """An error about an argument, which says which one."""
+    text = str(error)
+    return error if f"'{name}'" in text else type(error)(f"parameter '{name}': {text}")
 
 
 def _check_constexpr(parameter: Parameter, value: object) -> None:

@@ -125,7 +125,7 @@ def element_class(name: str) -> type[Numeric]:
     """Scalar class of a dtype given by name."""
     found = _NAMES.get(name)
     if found is None:
-        raise DSLTypeError(f"unsupported dtype {name}; supported: {', '.join(_NAMES)}")
+        raise DSLTypeError(f"unsupported dtype {name}; convert it to one of {', '.join(_NAMES)}")
     return CLASSES[found]
 
 
@@ -285,6 +285,8 @@ def _array_interface(x: ArrayLike) -> ArrayInfo:
 
 def _interface(x: object, interface: dict[str, Any], device: str, name: str | None = None) -> ArrayInfo:
     typestr = interface.get("typestr")
+    if typestr == "|O":
+        raise DSLTypeError("an array of Python objects has no numbers in memory; make it one with .astype('float32')")
     if not isinstance(typestr, str) or len(typestr) < 3 or not typestr[2:].isdecimal():
         raise DSLTypeError(f"the array interface of {type(x).__name__} is malformed: typestr {typestr!r}")
     if typestr[0] == ">":
@@ -293,7 +295,7 @@ def _interface(x: object, interface: dict[str, Any], device: str, name: str | No
     if name is None:
         name = _TYPESTR.get(typestr[1:])
         if name is None:
-            raise DSLTypeError(f"unsupported array type {typestr}")
+            raise DSLTypeError(f"unsupported array type {typestr}; convert it, as with .astype('float32')")
     dtype = element_class(name)
     shape, strides = _extents(x, "shape", interface.get("shape")), interface.get("strides")
     if strides is not None:

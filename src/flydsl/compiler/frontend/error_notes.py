@@ -6,7 +6,9 @@ import difflib
 from types import TracebackType
 
 from ...errors import RejectedSyntaxError, SourceFrame
+from ..diagnostics import USERS_MISTAKE
 from .remedies import remedy
+from .wrong_arguments import wrong_argument
 
 _OURS = __name__.partition(".")[0] + "."
 NOTED = "__fly_noted__"
@@ -30,22 +32,22 @@ def add_source_note(error: BaseException) -> None:
         if is_user_code(code) and origin_of(code.co_filename) == "user":
             frame, at = traceback_location(tb), tb
         tb = tb.tb_next
-    advice = remedy(error, at)
+    advice = wrong_argument(error, at) or remedy(error, at) or _close_name(error)
     if advice is not None:
+        setattr(error, USERS_MISTAKE, True)
+        if isinstance(error, (AttributeError, NameError)):
+            del error.name  # Python would add what it takes for close, which is a second and often a worse answer
         error.add_note(advice)
-    else:
-        _add_close_names(error)
     if frame is not None:
         error.add_note("DSL Traceback (most recent operation last):\n" + frame.render())
         setattr(error, NOTED, True)
 
 
-def _add_close_names(error: BaseException) -> None:
-    """For an attribute that one of our objects does not have, those whose names are close."""
+def _close_name(error: BaseException) -> str | None:
+    """For an attribute that one of our objects does not have, the one whose name is close."""
     if not isinstance(error, AttributeError) or not error.name:
-        return
+        return None
     kind: type = type(error.obj)
     names = [name for name in dir(kind) if not name.startswith("_")] if kind.__module__.startswith(_OURS) else []
     close = difflib.get_close_matches(error.name, names, 1)
-    if close:
-        error.add_note(f"did you mean {kind.__name__}.{close[0]}?")
+    return f"did you mean {kind.__name__}.{close[0]}?" if close else None

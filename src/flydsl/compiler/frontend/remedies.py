@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import ast
 import builtins
+import inspect
 import linecache
+import re
+from difflib import get_close_matches
 from types import FrameType, ModuleType, TracebackType
 
 from ...errors import DSLRuntimeError, FlyDSLError, RejectedSyntaxError
+from ...expr.control import regions
 from ...expr.utils.suggestions import WORDS, suggest
 
 _BUILTINS: dict[object, str] = {
@@ -62,18 +66,14 @@ def remedy(error: BaseException, tb: TracebackType | None) -> str | None:
     """What to write instead, for an error that a line of the user raised; None where nothing is known."""
     if isinstance(error, RejectedSyntaxError) or tb is None:
         return None
+    if _line(tb).startswith("raise") and tb.tb_next is None:
+        return _of_raise(error)
     if isinstance(error, NameError):
-        name = error.name
-        if not name or f"'{name}' is not defined" not in str(error):
-            return None
-        import flydsl.expr as fx
-
-        found = suggest(name, dir(fx))
-        return found and f"did you mean {found}?"
+        return _of_name(error, tb.tb_frame)
     if isinstance(error, AttributeError) and error.name in _ATTRIBUTES and _is_ours(error.obj):
         return f"write {_ATTRIBUTES[error.name]}"
     # What we raise ourselves says what to do, except that a value exists only at run time: Python asked for it.
-    if isinstance(error, DSLRuntimeError if isinstance(error, FlyDSLError) else (TypeError, ValueError)):
+    if isinstance(error, DSLRuntimeError if isinstance(error, FlyDSLError) else (TypeError, ValueError, LookupError)):
         return _of_expression(error, tb)
     return None
 
@@ -82,28 +82,128 @@ def _is_ours(x: object) -> bool:
     return type(x).__module__.startswith("flydsl.expr")
 
 
+def _line(tb: TracebackType) -> str:
+    return linecache.getline(tb.tb_frame.f_code.co_filename, tb.tb_lineno).strip()
+
+
+def _of_raise(error: BaseException) -> str | None:
+    """A `raise` of the user's that stands in a run-time region: it happens while tracing, whatever the values."""
+    tb = error.__traceback__
+    while tb is not None:
+        if tb.tb_frame.f_code.co_filename == regions.__file__:
+            return (
+                "this raise is under a run-time condition or in a run-time loop, whose body is traced whatever the "
+                "values are; check on the host, print with fx.printf, or decide while tracing with fx.const_expr(...)"
+            )
+        tb = tb.tb_next
+    return None
+
+
+def _of_name(error: NameError, frame: FrameType) -> str | None:
+    name = error.name
+    if not name or f"'{name}' is not defined" not in str(error):
+        return None
+    import flydsl.expr as fx
+
+    # A word of another language, then the author's own names, then names of the language that look alike.
+    mine = [n for n in {**frame.f_globals, **frame.f_locals} if not n.startswith("__")]
+    close = get_close_matches(name, mine, 1, 0.75)
+    found = suggest(name, dir(fx), close=not close) or (close[0] if close else None)
+    return found and f"did you mean {found}?"
+
+
 def _of_expression(error: BaseException, tb: TracebackType) -> str | None:
     node = _failed(tb)
     frame = tb.tb_frame
     if isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("shape", "stride"):
             return f"x.{node.func.attr} is no function; write x.{node.func.attr}[0]"
-        return _of_call(_resolve(node.func, frame))
+        return _of_parameters(error, node.func, frame) or _of_call(_resolve(node.func, frame))
     if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
         return "`in` is decided while tracing; compare with each: (x == a) | (x == b)"
+    if isinstance(error, DSLRuntimeError) and _line(tb).startswith("assert"):
+        return "assert is Python's and runs while tracing; print with fx.printf, or run in checked mode"
     if isinstance(node, (ast.BinOp, ast.Compare)) and type(error) is TypeError:
         sides = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.left, *node.comparators]
         if any(getattr(_resolve(side, frame), "is_tensor", False) for side in sides):
             return "a tensor is an address and a layout: work on elements, x[i], or on vectors, x.load()"
-    literal = isinstance(node, ast.Subscript) and isinstance(node.value, (ast.List, ast.Tuple))
-    if literal or (isinstance(node, ast.Subscript) and isinstance(_resolve(node.value, frame), (list, tuple))):
+    if isinstance(node, ast.Subscript):
+        return _of_subscript(error, node, frame)
+    if isinstance(node, ast.JoinedStr):
+        return "write fx.printf('{:.3f}', x): text is made when the kernel runs"
+    return None
+
+
+_PEEK = "this is a place in memory; write .peek() behind it to work with its elements"
+_NO_ITEMS = re.compile(r"'(.+)' object (?:is not subscriptable|does not support item assignment)$")
+
+
+def _of_subscript(error: BaseException, node: ast.Subscript, frame: FrameType) -> str | None:
+    """Something that has no elements here, or has them only while tracing."""
+    without = _NO_ITEMS.match(str(error))
+    if without is not None:
+        if without[1].startswith("Storage["):
+            return _PEEK
+        import flydsl.expr as fx
+
+        if isinstance(getattr(fx, without[1], None), type):
+            return "this is one number, not a row of them; all indices go into one bracket: x[i, j]"
+        return None
+    base = _resolve(node.value, frame)
+    if type(base).__name__.startswith("Storage[") and _is_ours(base):
+        return _PEEK
+    library = type(base).__module__.partition(".")[0]
+    if library in ("numpy", "torch") and ("only integers, slices" in str(error) or isinstance(error, DSLRuntimeError)):
+        return (
+            f"an array of {library} that is no argument is indexed while tracing; pass it to the kernel, as a "
+            "parameter annotated with fx.Tensor"
+        )
+    if isinstance(error, KeyError) and error.args and _is_ours(error.args[0]):
+        return "a dict is looked up while tracing; pick with cond.select(a, b), or put the values into a tensor"
+    literal = isinstance(node.value, (ast.List, ast.Tuple))
+    if not isinstance(error, LookupError) and (literal or isinstance(base, (list, tuple))):
         return (
             "a Python sequence is indexed while tracing; pick with cond.select(a, b), or put the values into a "
             "fragment or an array"
         )
-    if isinstance(node, ast.JoinedStr):
-        return "write fx.printf('{:.3f}', x): text is made when the kernel runs"
     return None
+
+
+_BAD_CALL = re.compile(
+    r"([\w.]+)\(\) (got an unexpected keyword argument '(\w+)'|takes .* were given|missing .* argument)"
+)
+
+
+def _of_parameters(error: BaseException, func: ast.expr, frame: FrameType) -> str | None:
+    """A call of one of our functions with other parameters than it has: those it has, and the one that was meant."""
+    found = _BAD_CALL.match(str(error))
+    if found is None:
+        return None
+    from ..kernel_function import KernelLauncher
+
+    called = _resolve(func, frame) or _by_name(found[1], KernelLauncher)
+    if not callable(called) or not getattr(called, "__module__", "").startswith("flydsl."):
+        return None
+    try:
+        names = [n for n in inspect.signature(called).parameters if n != "self"]
+    except ValueError:
+        return None
+    close = get_close_matches(found[3], names, 1) if found[3] else []
+    if close:
+        return f"did you mean {close[0]}=?"
+    example = "; write .launch(grid=..., block=...)" if called is KernelLauncher.launch else ""
+    return f"its parameters are {', '.join(names)}{example}"
+
+
+def _by_name(name: str, launcher: type) -> object:
+    """The method that an error of Python names: of a launch, of a class of the language or of its collectives."""
+    import flydsl.expr as fx
+
+    owner, _, method = name.rpartition(".")
+    for place in (fx, fx.coop):
+        if owner and hasattr(place, owner):
+            return getattr(getattr(place, owner), method, None)
+    return getattr(launcher, method, None) if owner == launcher.__name__ else None
 
 
 def _of_call(called: object) -> str | None:
@@ -115,6 +215,8 @@ def _of_call(called: object) -> str | None:
         return f"{getattr(called, '__name__', called)}() is Python's and runs while tracing; write {found}"
     module = getattr(called, "__module__", None) or type(called).__module__
     name = getattr(called, "__name__", None)
+    if name == "range_constexpr" and module.startswith("flydsl."):
+        return "write range(n) for a loop at run time; one that is unrolled needs a compile-time number"
     if not isinstance(name, str) or module.partition(".")[0] not in ("math", "cmath", "numpy", "torch"):
         return None
     from ...expr import math as ours

@@ -17,7 +17,7 @@ from typing import Any
 from ...errors import DSLTypeError
 from ...expr.constexpr import Constexpr, ConstexprType
 from ...expr.gpu import Stream
-from ...expr.numeric import Numeric
+from ...expr.numeric import Boolean, Float32, Int32, Numeric
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,13 @@ class Signature:
                     "compiled code has a fixed signature"
                 )
             annotation, optional = without_none(hints.get(name))
+            if isinstance(annotation, types.ModuleType):
+                word = annotation.__name__.rpartition(".")[2]
+                raise DSLTypeError(
+                    f"{function.__qualname__}: parameter '{name}' is annotated with the module {annotation.__name__}, "
+                    f"not with a type; did you mean fx.{word.title()}?"
+                )
+            annotation = _PYTHON_NUMBERS.get(annotation, annotation) if isinstance(annotation, type) else annotation
             kind = _kind(annotation)
             # A stream that is not given is the current one.
             optional = kind == "value" and annotation is not Stream and (optional or p.default is None)
@@ -71,9 +78,30 @@ class Signature:
         try:
             bound = self.inspected.bind(*args, **kwargs)
         except TypeError as error:
-            raise DSLTypeError(f"{self.function.__qualname__}{self.inspected}: {error}") from None
+            raise DSLTypeError(
+                f"{self.function.__qualname__}({self._written()}): {self._mismatch(kwargs, error)}"
+            ) from None
         bound.apply_defaults()
         return bound.arguments
+
+    def _written(self) -> str:
+        """The parameters as their author would write them."""
+        return ", ".join(
+            name if p.annotation is None else f"{name}: {_type_text(p.annotation)}"
+            for name, p in self.parameters.items()
+        )
+
+    def _mismatch(self, kwargs: Mapping[str, object], error: TypeError) -> str:
+        """Why a call does not fit: a keyword that is no parameter is told before the parameter that it left out."""
+        from difflib import get_close_matches  # which calls that fit never need
+
+        for name in kwargs:
+            if name not in self.parameters:
+                close = get_close_matches(name, self.parameters, 1)
+                return f"got an unexpected keyword argument '{name}'" + (
+                    f"; did you mean {close[0]}=?" if close else ""
+                )
+        return str(error)
 
     def text(self, scope: dict[str, Any]) -> str:
         """The parameters as a generated function lists them; their defaults go into its scope, under `_default_`."""
@@ -89,6 +117,17 @@ class Signature:
                 scope[f"_default_{name}"] = p.default
             heads.append(name if p.default is p.empty else f"{name}=_default_{name}")
         return ", ".join([*heads, "/"] if before is inspect.Parameter.POSITIONAL_ONLY else heads)
+
+
+_PYTHON_NUMBERS: dict[type, type[Numeric]] = {int: Int32, float: Float32, bool: Boolean}
+"""What a Python class of numbers means as an annotation: what a number of it becomes without one."""
+
+
+def _type_text(annotation: object) -> str:
+    module = getattr(annotation, "__module__", "")
+    if isinstance(annotation, type):
+        return f"fx.{annotation.__name__}" if module.startswith("flydsl.expr") else annotation.__name__
+    return f"fx.{annotation}" if module.startswith("flydsl.expr") else str(annotation)
 
 
 def without_none(annotation: object) -> tuple[object, bool]:

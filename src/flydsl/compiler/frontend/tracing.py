@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -20,19 +20,17 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from ... import config
 from ...dialects.upstream import gpu
-from ...errors import DSLOverflowError, DSLRuntimeError, DSLTypeError, DSLValueError
+from ...errors import DSLRuntimeError, DSLTypeError, DSLValueError
 from ...expr.arith import max as arith_max
 from ...expr.emit.side_buffers import SideBuffers
 from ...expr.emit.trace import active
 from ...expr.emit.tracer import BOUNDARIES, Tracer
 from ...expr.gpu import Stream
 from ...expr.ktrace.switch import events_kept, tracing_enabled
-from ...expr.numeric import Int32, Integer, Numeric, as_numeric, scalar_or_none
+from ...expr.numeric import Int32, Integer, Numeric, as_numeric
 from ...expr.protocol import construct_from_ir_values, extract_to_ir_values
-from ...expr.scalars.constants import constant as constant_of
 from ...expr.structs import StructValue
 from ...expr.tensors.algebra_values import AlgebraValue, IntTuple
-from ...expr.tensors.leaf_numbers import scalar_of
 from ...expr.tensors.tiled import ThrCopy, ThrMma
 from ...expr.vector import Vector
 from ...ir.builder import i32_list, index
@@ -44,6 +42,7 @@ from ..build.ir_errors import place
 from ..build.isolation import RAW_TEXT
 from ..extern_link import Externs
 from .geometry import check_extent
+from .host_ops import check_host_ops, warn_of_result
 from .stores import Walked, walk_kernels
 
 if TYPE_CHECKING:
@@ -145,9 +144,10 @@ def trace_host(
             }
             follow = getattr(tracer, "following", nullcontext)
             with follow():
-                _call(function, values)
+                warn_of_result(name, function, _call(function, values))
             tracer.opn(func.ReturnOp, (), ())
         _check_launched(frame)
+        check_host_ops(name, entry, target.on_host)
     finally:
         active.reset(token)
     host = func.FuncOp(name, function_type(types, ()), Region(entry))
@@ -230,49 +230,6 @@ def _is_static_argument(value: object) -> bool:
         return False
 
 
-def _number(name: str, key: str, value: object, cls: type[Numeric]) -> object:
-    """A Python number, or an integer tuple of one integer, for a parameter that is annotated with a scalar class."""
-    value = scalar_of(value)
-    found = scalar_or_none(value)
-    if found is None or not found.is_static():
-        return value if found is None else found
-    try:
-        return constant_of(cls, found.value)
-    except (DSLValueError, DSLOverflowError) as error:
-        raise type(error)(f"kernel '{name}', parameter '{key}': {error}") from None
-
-
-def flatten_kernel_arguments(
-    name: str, arguments: dict[str, object], constant: set[str], numbers: Mapping[str, type[Numeric]]
-) -> dict[str, list[SSAValue]]:
-    """IR values of each run-time argument of a kernel call.
-
-    `numbers` are the parameters annotated with scalar classes; what stands for a number is replaced in `arguments`.
-    """
-    flat: dict[str, list[SSAValue]] = {}
-    for key, value in arguments.items():
-        if key in constant:
-            continue
-        if value is None:
-            raise DSLTypeError(
-                f"kernel '{name}', parameter '{key}' got None; where it may be left out, annotate it so "
-                "(fx.Tensor | None) or let None be its default"
-            )
-        if isinstance(value, str) or (isinstance(value, (bool, int, float)) and key not in numbers):
-            kind = "fx.Constexpr" if isinstance(value, str) else f"fx.{type(as_numeric(value))} or fx.Constexpr"
-            raise DSLTypeError(
-                f"kernel '{name}', parameter '{key}': Cannot derive IR types of {value!r}; annotate the parameter "
-                f"with {kind}"
-            )
-        if key in numbers and not isinstance(value, Numeric):
-            arguments[key] = value = _number(name, key, value, numbers[key])
-        try:
-            flat[key] = extract_to_ir_values(value)
-        except TypeError as error:
-            raise DSLTypeError(f"kernel '{name}', parameter '{key}': {error}") from error
-    return flat
-
-
 def trace_kernel(
     tracer: Tracer,
     frame: HostFrame,
@@ -309,7 +266,7 @@ def trace_kernel(
             if tracing_enabled():
                 kernel.ktrace = _kernel_trace(kernel.side_buffers)
             with getattr(tracer, "following_kernel", nullcontext)():
-                _call(function, inside)
+                warn_of_result(name, function, _call(function, inside))
             tracer.opn(gpu.ReturnOp, (), ())
             if kernel.ktrace is not None:
                 kernel.ktrace.close()

@@ -168,7 +168,9 @@ def make_int_tuple(op: str, data: L.IntTuple, values: Sequence[SSAValue]) -> SSA
 def leaf_of(x: Numeric) -> tuple[Dyn, SSAValue]:
     """A run-time scalar as a leaf: i32 or i64, narrower ones extended."""
     if not isinstance(x, Integer):
-        raise DSLTypeError(f"integer tuples hold integers, got a {type(x).__name__}")
+        raise DSLTypeError(
+            f"indices and extents are integers, got a {type(x).__name__}; divide with //, or write fx.Int32(x)"
+        )
     wide = x.width > 32
     if x.width != (64 if wide else 32) or not isinstance(x.ir_value().type, _INT_TYPES):
         x = cast(Numeric, (Int64 if wide else Int32)(x))

@@ -27,6 +27,7 @@ def current() -> Tracer:
     tracer = active.get()
     if tracer is None:
         raise DSLRuntimeError(
-            "no active trace: DSL values can only be built inside a @flyc.jit or @flyc.kernel function"
+            "no active trace: DSL values can only be built inside a @flyc.jit or @flyc.kernel function; to try "
+            "something out, flyc.evaluate(lambda: ...) runs it as a kernel"
         )
     return tracer

@@ -221,12 +221,12 @@ def _collect(x: object, values: list[SSAValue]) -> L.IntTuple:
     if isinstance(x, Numeric):
         if x.is_static():
             if not isinstance(x, Integer):
-                raise DSLTypeError(f"integer tuples hold integers, got {x!r}")
+                raise DSLTypeError(f"indices and extents are integers, got {x!r}; divide with //, or write fx.Int32(x)")
             return int(x)
         leaf, value = current_ir().leaf_of(x)
         values.append(value)
         return leaf
-    if isinstance(x, SupportsIndex):
+    if isinstance(x, SupportsIndex) and not isinstance(x, type) and not getattr(x, "shape", ()):
         return int(x)
     if isinstance(x, slice) and x == slice(None):
         return None
@@ -235,6 +235,8 @@ def _collect(x: object, values: list[SSAValue]) -> L.IntTuple:
         hint = "; None or : keeps a whole mode, as in x[0, None]; parts are cut with fx.flat_divide(x, tile)"
     elif hasattr(x, "x") and hasattr(x, "y"):
         hint = f"; write fx.{x}.x"
+    elif isinstance(x, float):
+        hint = "; divide with //, or write int(x)"
     raise DSLTypeError(f"expected an int, a scalar, None or a nested tuple of those, got {x!r}{hint}")
 
 

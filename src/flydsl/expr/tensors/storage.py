@@ -73,6 +73,20 @@ class _ArrayMeta(type):
         return cls.__name__
 
 
+def _size_hint(n: object) -> str:
+    """What to write instead of a size that is none."""
+    if isinstance(n, tuple):
+        return (
+            "; write all elements as one number, and view them: fx.make_view(array.ptr, fx.make_layout(shape, stride))"
+        )
+    if isinstance(n, Numeric) and not n.is_static():
+        return (
+            ", which is known at run time only; make it a Constexpr, or take memory whose size the launch says: "
+            "fx.get_dyn_shared(dtype) and launch(smem=bytes)"
+        )
+    return ""
+
+
 class Array(metaclass=_ArrayMeta):
     """`fx.Array[dtype, n]` or `[dtype, n, align]`: room for `n` elements. Elements narrower than a byte are packed.
 
@@ -102,7 +116,9 @@ class Array(metaclass=_ArrayMeta):
         dtype, n = parts[0], parts[1]
         natural = _element_alignment(dtype)
         if not isinstance(n, int) or isinstance(n, bool) or n <= 0:
-            raise DSLTypeError(f"Array[{type_name(dtype)}, size]: the size must be a positive integer, got {n!r}")
+            raise DSLTypeError(
+                f"Array[{type_name(dtype)}, size]: the size must be a positive integer, got {n!r}{_size_hint(n)}"
+            )
         align = natural if len(parts) == 2 else check_power_of_two("the alignment of an Array", parts[2])
         if align < natural:
             raise DSLValueError(

@@ -899,7 +899,10 @@ def _same_elements(name: str, src: Tensor, dst: Tensor) -> tuple[Tensor, Tensor]
     sizes = L.size(src.data.layout), L.size(dst.data.layout)
     bits = [n * t.dtype.width if type(n) is int else None for n, t in zip(sizes, (src, dst), strict=True)]
     if bits[0] is None or bits[0] != bits[1]:
-        raise DSLTypeError(f"{name}: source holds {src.dtype}, destination {dst.dtype}")
+        raise DSLTypeError(
+            f"{name}: source holds {src.dtype}, destination {dst.dtype}; a copy moves bits: convert in registers, "
+            f"as in fragment.store(source.load().to(fx.{dst.dtype}))"
+        )
     if src.dtype.width > dst.dtype.width:
         return _recast(src, dst.dtype), dst
     return src, _recast(dst, src.dtype)

@@ -33,7 +33,7 @@ def bare(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-def suggest(name: str, names: Iterable[str], prefix: str = "fx.") -> str | None:
+def suggest(name: str, names: Iterable[str], prefix: str = "fx.", *, close: bool = True) -> str | None:
     """The one thing to write for a name that does not exist: another language's word for it, or a close name."""
     known = {bare(n): n for n in names}
     word = bare(name)
@@ -41,8 +41,8 @@ def suggest(name: str, names: Iterable[str], prefix: str = "fx.") -> str | None:
         return prefix + known[word]
     if word in WORDS:
         return WORDS[word]
-    close = get_close_matches(word, known, 1, 0.75)
-    return prefix + known[close[0]] if close else None
+    near = get_close_matches(word, known, 1, 0.75) if close else []
+    return prefix + known[near[0]] if near else None
 
 
 __all__ = ["WORDS", "suggest"]

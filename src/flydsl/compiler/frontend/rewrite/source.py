@@ -117,7 +117,10 @@ def _source_lines(fn: FunctionType) -> list[str]:
 
 def _stale(fn: FunctionType, why: str) -> SourceUnavailableError:
     code = fn.__code__
+    next_step = "The file has probably been edited since; reload the module or restart Python"
+    if code.co_filename == "<stdin>":
+        next_step = how_to(code.co_filename)
     return SourceUnavailableError(
         f"the source of '{fn.__qualname__}' at {code.co_filename}, line {code.co_firstlineno}, is not what was "
-        f"imported: {why}. The file has probably been edited since; reload the module or restart Python"
+        f"imported: {why}. {next_step}"
     )
