@@ -124,31 +124,7 @@ class ClampFOp(IRDLOperation):
     result = result_def(T)
     fastmath = prop_def(FastMathFlagsAttr, default_value=FastMathFlagsAttr("none"))
     traits = traits_def(Pure(), SameOperandsAndResultType())
-
-    @classmethod
-    def parse(cls, parser: Parser) -> ClampFOp:
-        pos = parser.pos
-        unresolved = [parser.parse_unresolved_operand()]
-        parser.parse_keyword("to")
-        unresolved += parser.parse_comma_separated_list(Parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
-        props = parse_flags(parser)
-        attrs = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
-        operands = parser.resolve_operands(unresolved, [type_] * 3, pos)
-        made = cls.create(operands=operands, result_types=[type_], properties=props, attributes=attrs)
-        return cast(ClampFOp, made)
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.value)
-        printer.print_string(" to [")
-        printer.print_list((self.min, self.max), printer.print_operand)
-        printer.print_string("]")
-        print_flags(printer, self.fastmath)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.result.type)
+    assembly_format = "$value `to` ` ` `[` $min `,` $max `]` (`fastmath` `` $fastmath^)? attr-dict `:` type($result)"
 
 
 @irdl_op_definition
@@ -162,25 +138,7 @@ class SincosOp(IRDLOperation):
     cos = result_def(T)
     fastmath = prop_def(FastMathFlagsAttr, default_value=FastMathFlagsAttr("none"))
     traits = traits_def(Pure())
-
-    @classmethod
-    def parse(cls, parser: Parser) -> SincosOp:
-        unresolved = parser.parse_unresolved_operand()
-        props = parse_flags(parser)
-        attrs = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
-        operands = [parser.resolve_operand(unresolved, type_)]
-        made = cls.create(operands=operands, result_types=[type_, type_], properties=props, attributes=attrs)
-        return cast(SincosOp, made)
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.operand)
-        print_flags(printer, self.fastmath)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.operand.type)
+    assembly_format = "$operand (`fastmath` `` $fastmath^)? attr-dict `:` type($operand)"
 
 
 FLOAT_TEST_OPS = [IsNaNOp, IsInfOp, IsFiniteOp, IsNormalOp, ClampFOp, SincosOp]

@@ -8,7 +8,7 @@ from typing import cast
 
 from xdsl.dialects import vector as xvector
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, StringAttr, VectorType, i64
-from xdsl.ir import Attribute, Data, Dialect, SSAValue
+from xdsl.ir import Attribute, Dialect, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_attr_definition,
@@ -22,12 +22,13 @@ from xdsl.irdl import (
     var_operand_def,
     var_result_def,
 )
-from xdsl.parser import AttrParser, Parser
+from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.types import dense_ints
+from .keyword_attr import BracketedKeywordAttr
 
 
 def _ints(attr: ArrayAttr[IntegerAttr]) -> list[int]:
@@ -194,52 +195,15 @@ class ToElementsOp(IRDLOperation):
         printer.print_attribute(self.source.type)
 
 
-class _Reshape(IRDLOperation):
-    """A vector in another shape: one operand, its type, `to`, the result's type."""
-
-    source = operand_def(VectorType)
-    result = result_def(VectorType)
-
-    @classmethod
-    def parse_lists(cls, parser: Parser) -> dict[str, Attribute]:
-        """What stands between the operand and the attributes."""
-        return {}
-
-    def lists(self) -> str:
-        """The text of it."""
-        return ""
-
-    @classmethod
-    def parse(cls, parser: Parser) -> _Reshape:
-        unresolved = parser.parse_unresolved_operand()
-        props = cls.parse_lists(parser)
-        attrs = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        from_type = parser.parse_type()
-        parser.parse_keyword("to")
-        to_type = parser.parse_type()
-        operand = parser.resolve_operand(unresolved, from_type)
-        return cast(
-            _Reshape, cls.create(operands=[operand], result_types=[to_type], properties=props, attributes=attrs)
-        )
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.source)
-        printer.print_string(self.lists())
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.source.type)
-        printer.print_string(" to ")
-        printer.print_attribute(self.result.type)
-
-
 @irdl_op_definition
-class ShapeCastOp(_Reshape):
+class ShapeCastOp(IRDLOperation):
     """`vector.shape_cast %v : vector<8xf32> to vector<2x4xf32>`: the same elements in row-major order."""
 
     name = "vector.shape_cast"
+    source = operand_def(VectorType)
+    result = result_def(VectorType)
     traits = traits_def(Pure())
+    assembly_format = "$source attr-dict `:` type($source) `to` type($result)"
 
     def verify_(self) -> None:
         a, b = (cast(VectorType, t) for t in (self.source.type, self.result.type))
@@ -248,26 +212,20 @@ class ShapeCastOp(_Reshape):
 
 
 @irdl_op_definition
-class TransposeOp(_Reshape):
+class TransposeOp(IRDLOperation):
     """`vector.transpose %v, [1, 0] : vector<2x4xf32> to vector<4x2xf32>`."""
 
     name = "vector.transpose"
-    permutation = prop_def(DenseArrayBase)
+    source = operand_def(VectorType)
+    permutation = prop_def(DenseArrayBase.constr(i64))
+    result = result_def(VectorType)
     traits = traits_def(Pure())
+    assembly_format = "$source `,` $permutation attr-dict `:` type($source) `to` type($result)"
 
     @staticmethod
     def properties_for(permutation: list[int]) -> dict[str, Attribute]:
         """Properties of a transpose."""
         return {"permutation": DenseArrayBase.from_list(i64, permutation)}
-
-    @classmethod
-    def parse_lists(cls, parser: Parser) -> dict[str, Attribute]:
-        parser.parse_punctuation(",")
-        dims = parser.parse_comma_separated_list(Parser.Delimiter.SQUARE, parser.parse_integer)
-        return {"permutation": DenseArrayBase.from_list(i64, dims)}
-
-    def lists(self) -> str:
-        return f", {list(dense_ints(self.permutation))}"
 
     def verify_(self) -> None:
         dims = [int(i) for i in dense_ints(self.permutation)]
@@ -276,25 +234,12 @@ class TransposeOp(_Reshape):
             raise VerifyException(f"permutation {dims} does not take shape {list(a)} to {list(b)}")
 
 
-PUNCTUATION = ("no_punctuation", "newline", "comma", "open", "close")
-
-
 @irdl_attr_definition
-class PrintPunctuationAttr(Data[str]):
+class PrintPunctuationAttr(BracketedKeywordAttr):
     """`#vector.punctuation<newline>`."""
 
     name = "vector.punctuation"
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> str:
-        with parser.in_angle_brackets():
-            word = parser.parse_identifier()
-            if word not in PUNCTUATION:
-                parser.raise_error(f"expected one of {', '.join(PUNCTUATION)}, got '{word}'")
-            return word
-
-    def print_parameter(self, printer: Printer) -> None:
-        printer.print_string(f"<{self.data}>")
+    choices = ("no_punctuation", "newline", "comma", "open", "close")
 
 
 @irdl_op_definition

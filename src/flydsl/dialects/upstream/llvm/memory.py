@@ -12,6 +12,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from ..keyword_attr import parse_word
 from ..op_text import parse_dict, print_dict
 
 ORDERINGS = {"unordered": 1, "monotonic": 2, "acquire": 4, "release": 5, "acq_rel": 6, "seq_cst": 7}
@@ -23,11 +24,7 @@ _HIDDEN = ("ordering", "syncscope", "volatile_", "invariant")
 
 def parse_ordering(parser: Parser) -> IntegerAttr:
     """`acquire`, as its number."""
-    start = parser.pos
-    word = parser.parse_identifier()
-    if word not in ORDERINGS:
-        parser.raise_error(f"expected one of {', '.join(ORDERINGS)}, got '{word}'", start, start + len(word))
-    return IntegerAttr(ORDERINGS[word], i64)
+    return IntegerAttr(ORDERINGS[parse_word(parser, ORDERINGS)], i64)
 
 
 def parse_scope(parser: Parser, props: dict[str, Attribute]) -> None:
