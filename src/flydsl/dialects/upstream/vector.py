@@ -85,7 +85,7 @@ class ExtractStridedSliceOp(IRDLOperation):
         parser.parse_keyword("to")
         to_type = parser.parse_type()
         operand = parser.resolve_operand(source, from_type)
-        return cast(ExtractStridedSliceOp, cls.create(operands=[operand], result_types=[to_type], properties=props))
+        return cls.create(operands=[operand], result_types=[to_type], properties=props)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -126,7 +126,7 @@ class InsertStridedSliceOp(IRDLOperation):
         parser.parse_keyword("into")
         to_type = parser.parse_type()
         operands = parser.resolve_operands([source, dest], [from_type, to_type], pos)
-        return cast(InsertStridedSliceOp, cls.create(operands=operands, result_types=[to_type], properties=props))
+        return cls.create(operands=operands, result_types=[to_type], properties=props)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -158,7 +158,7 @@ class FromElementsOp(IRDLOperation):
         type_ = parser.parse_type()
         elem = cast("VectorType[Attribute]", type_).element_type
         operands = parser.resolve_operands(unresolved, [elem] * len(unresolved), pos)
-        return cast(FromElementsOp, cls.create(operands=operands, result_types=[type_], attributes=attrs))
+        return cls.create(operands=operands, result_types=[type_], attributes=attrs)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -185,7 +185,7 @@ class ToElementsOp(IRDLOperation):
         type_ = cast(VectorType, parser.parse_type())
         results = [type_.element_type] * math.prod(type_.get_shape())
         operand = parser.resolve_operand(unresolved, type_)
-        return cast(ToElementsOp, cls.create(operands=[operand], result_types=results, attributes=attrs))
+        return cls.create(operands=[operand], result_types=results, attributes=attrs)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -267,7 +267,7 @@ class PrintOp(IRDLOperation):
             else:
                 break
         attrs = parser.parse_optional_attr_dict()
-        return cast(PrintOp, cls.create(operands=operands, properties=props, attributes=attrs))
+        return cls.create(operands=operands, properties=props, attributes=attrs)
 
     def print(self, printer: Printer) -> None:
         if self.source is not None:

@@ -220,9 +220,7 @@ class ModuleOp(IRDLOperation):
         body = parser.parse_region()
         if not body.blocks:
             body.add_block(Block())
-        return cast(
-            ModuleOp, cls.create(properties=props, regions=[body], attributes=attrs.data if attrs is not None else {})
-        )
+        return cls.create(properties=props, regions=[body], attributes=attrs.data if attrs is not None else {})
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -328,7 +326,7 @@ class FuncOp(IRDLOperation):
             if prop in attrs:
                 props[prop] = attrs.pop(prop)
         body = parser.parse_region([*args, *memory])
-        return cast(FuncOp, cls.create(properties=props, regions=[body], attributes={**attrs, **own}))
+        return cls.create(properties=props, regions=[body], attributes={**attrs, **own})
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -487,19 +485,14 @@ class LaunchFuncOp(IRDLOperation):
             *(t for _, t in args),
             *([stream_type] * len(stream)),
         ]
-        return cast(
-            LaunchFuncOp,
-            cls.create(
-                operands=parser.resolve_operands(values, types, pos),
-                result_types=[token] if has_token else [],
-                properties={
-                    "kernel": kernel,
-                    "operandSegmentSizes": cls.segments(
-                        len(deps), bool(cluster), bool(shared), len(args), bool(stream)
-                    ),
-                },
-                attributes=attrs,
-            ),
+        return cls.create(
+            operands=parser.resolve_operands(values, types, pos),
+            result_types=[token] if has_token else [],
+            properties={
+                "kernel": kernel,
+                "operandSegmentSizes": cls.segments(len(deps), bool(cluster), bool(shared), len(args), bool(stream)),
+            },
+            attributes=attrs,
         )
 
     def print(self, printer: Printer) -> None:

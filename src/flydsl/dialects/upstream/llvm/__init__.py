@@ -81,14 +81,11 @@ class ExtractValueOp(IRDLOperation):
         attrs = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         type_ = parser.parse_type()
-        return cast(
-            ExtractValueOp,
-            cls.create(
-                operands=[parser.resolve_operand(unresolved, type_)],
-                result_types=[_field_at(type_, at)],
-                properties={"position": DenseArrayBase.from_list(i64, at)},
-                attributes=attrs,
-            ),
+        return cls.create(
+            operands=[parser.resolve_operand(unresolved, type_)],
+            result_types=[_field_at(type_, at)],
+            properties={"position": DenseArrayBase.from_list(i64, at)},
+            attributes=attrs,
         )
 
     def print(self, printer: Printer) -> None:
@@ -121,14 +118,11 @@ class InsertValueOp(IRDLOperation):
         attrs = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         type_ = parser.parse_type()
-        return cast(
-            InsertValueOp,
-            cls.create(
-                operands=parser.resolve_operands([container, value], [type_, _field_at(type_, at)], pos),
-                result_types=[type_],
-                properties={"position": DenseArrayBase.from_list(i64, at)},
-                attributes=attrs,
-            ),
+        return cls.create(
+            operands=parser.resolve_operands([container, value], [type_, _field_at(type_, at)], pos),
+            result_types=[type_],
+            properties={"position": DenseArrayBase.from_list(i64, at)},
+            attributes=attrs,
         )
 
     def print(self, printer: Printer) -> None:
@@ -183,14 +177,11 @@ class AtomicRMWOp(IRDLOperation):
         more, attrs = parse_dict(parser, cls)
         parser.parse_punctuation(":")
         types = parse_types(parser)
-        return cast(
-            AtomicRMWOp,
-            cls.create(
-                operands=parser.resolve_operands(operands, types, pos),
-                result_types=[types[1]],
-                properties={**props, **more},
-                attributes=attrs,
-            ),
+        return cls.create(
+            operands=parser.resolve_operands(operands, types, pos),
+            result_types=[types[1]],
+            properties={**props, **more},
+            attributes=attrs,
         )
 
     def print(self, printer: Printer) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, UnitAttr, i64
 from xdsl.dialects.llvm import LLVMPointerType
 from xdsl.ir import Attribute
@@ -98,14 +96,11 @@ class LoadOp(_Access):
         where = parser.parse_type()
         parser.parse_punctuation("->")
         result = parser.parse_type()
-        return cast(
-            LoadOp,
-            cls.create(
-                operands=[parser.resolve_operand(address, where)],
-                result_types=[result],
-                properties={"ordering": _NOT_ATOMIC, **props, **more},
-                attributes=attrs,
-            ),
+        return cls.create(
+            operands=[parser.resolve_operand(address, where)],
+            result_types=[result],
+            properties={"ordering": _NOT_ATOMIC, **props, **more},
+            attributes=attrs,
         )
 
     def print(self, printer: Printer) -> None:
@@ -138,13 +133,10 @@ class StoreOp(_Access):
         type_ = parser.parse_type()
         parser.parse_punctuation(",")
         where = parser.parse_type()
-        return cast(
-            StoreOp,
-            cls.create(
-                operands=parser.resolve_operands([value, address], [type_, where], pos),
-                properties={"ordering": _NOT_ATOMIC, **props, **more},
-                attributes=attrs,
-            ),
+        return cls.create(
+            operands=parser.resolve_operands([value, address], [type_, where], pos),
+            properties={"ordering": _NOT_ATOMIC, **props, **more},
+            attributes=attrs,
         )
 
     def print(self, printer: Printer) -> None:

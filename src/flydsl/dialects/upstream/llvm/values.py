@@ -95,13 +95,10 @@ class ExtractElementOp(IRDLOperation):
         attrs = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         type_ = parser.parse_type()
-        return cast(
-            ExtractElementOp,
-            cls.create(
-                operands=[parser.resolve_operand(whole, type_), index],
-                result_types=[cast(VectorType, type_).element_type],
-                attributes=attrs,
-            ),
+        return cls.create(
+            operands=[parser.resolve_operand(whole, type_), index],
+            result_types=[cast(VectorType, type_).element_type],
+            attributes=attrs,
         )
 
     def print(self, printer: Printer) -> None:
