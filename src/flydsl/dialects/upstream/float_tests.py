@@ -52,6 +52,7 @@ class FloatTestOp(IRDLOperation):
 
     operand = operand_def(floatingPointLike)
     result = result_def()
+    traits = traits_def(Pure())
     fastmath = prop_def(FastMathFlagsAttr, default_value=FastMathFlagsAttr("none"))
 
     def verify_(self) -> None:
@@ -85,7 +86,6 @@ class IsNaNOp(FloatTestOp):
     """Whether a float is not a number."""
 
     name = "math.isnan"
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition
@@ -93,7 +93,6 @@ class IsInfOp(FloatTestOp):
     """Whether a float is infinite."""
 
     name = "math.isinf"
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition
@@ -101,7 +100,6 @@ class IsFiniteOp(FloatTestOp):
     """Whether a float is a number and not infinite."""
 
     name = "math.isfinite"
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition
@@ -109,7 +107,6 @@ class IsNormalOp(FloatTestOp):
     """Whether a float is neither zero, subnormal, infinite nor no number."""
 
     name = "math.isnormal"
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition

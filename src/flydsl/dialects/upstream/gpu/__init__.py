@@ -85,6 +85,7 @@ class IdOp(IRDLOperation):
     dimension = prop_def(DimensionAttr)
     upper_bound = opt_prop_def(IntegerAttr.constr(_index))
     result = result_def(IndexType)
+    traits = traits_def(Pure())
     assembly_format = "$dimension (`upper_bound` $upper_bound^)? attr-dict"
 
 
@@ -93,7 +94,6 @@ class ThreadIdOp(IdOp):
     """Index of the thread in its block."""
 
     name = "gpu.thread_id"
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition
@@ -101,7 +101,6 @@ class BlockIdOp(IdOp):
     """Index of the block in the grid."""
 
     name = "gpu.block_id"
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition
@@ -109,7 +108,6 @@ class BlockDimOp(IdOp):
     """Threads per block."""
 
     name = "gpu.block_dim"
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition
@@ -117,7 +115,6 @@ class GridDimOp(IdOp):
     """Blocks per grid."""
 
     name = "gpu.grid_dim"
-    traits = traits_def(Pure())
 
 
 class NullaryOp(IRDLOperation):
@@ -125,6 +122,7 @@ class NullaryOp(IRDLOperation):
 
     upper_bound = opt_prop_def(IntegerAttr.constr(_index))
     result = result_def(IndexType)
+    traits = traits_def(Pure())
     assembly_format = "(`upper_bound` $upper_bound^)? attr-dict `:` type($result)"
 
 
@@ -133,7 +131,6 @@ class LaneIdOp(NullaryOp):
     """Index of the thread in its warp or wave."""
 
     name = "gpu.lane_id"
-    traits = traits_def(Pure())
     assembly_format = "(`upper_bound` $upper_bound^)? attr-dict"
 
 
@@ -142,7 +139,6 @@ class SubgroupSizeOp(NullaryOp):
     """Threads of a warp or wave."""
 
     name = "gpu.subgroup_size"
-    traits = traits_def(Pure())
 
 
 @irdl_attr_definition
