@@ -92,7 +92,6 @@ class TypeAttr(Stands):
     @staticmethod
     @anywhere
     def get(value: XAttribute) -> Made:
-        """The type."""
         return value
 
 
@@ -116,7 +115,6 @@ class ArrayAttr(Stands):
     @staticmethod
     @anywhere
     def get(attributes: Sequence[XAttribute]) -> Made:
-        """The attribute."""
         return builtin.ArrayAttr(list(attributes))
 
 

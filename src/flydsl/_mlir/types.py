@@ -62,7 +62,6 @@ class IndexType(Stands):
     @staticmethod
     @anywhere
     def get() -> Made:
-        """The type."""
         return builtin.IndexType()
 
 
@@ -74,7 +73,6 @@ class NoneType(Stands):
     @staticmethod
     @anywhere
     def get() -> Made:
-        """The type."""
         return builtin.NoneType()
 
 
@@ -127,7 +125,6 @@ class VectorType(ShapedType):
     def get(
         shape: Sequence[int], element_type: Attribute, scalable: object = None, scalable_dims: object = None
     ) -> Made:
-        """The type."""
         elem = getattr(element_type, "ir_type", element_type)
         if scalable or scalable_dims:
             return parse_type("vector<" + "x".join(f"[{n}]" for n in shape) + f"x{elem}>")
@@ -142,7 +139,6 @@ class RankedTensorType(ShapedType):
     @staticmethod
     @anywhere
     def get(shape: Sequence[int], element_type: Attribute, encoding: Attribute | None = None) -> Made:
-        """The type."""
         return builtin.TensorType(element_type, _ints(shape), *([] if encoding is None else [encoding]))
 
 
@@ -159,7 +155,6 @@ class MemRefType(ShapedType):
         layout: Attribute | None = None,
         memory_space: Attribute | None = None,
     ) -> Made:
-        """The type."""
         given = {k: v for k, v in (("layout", layout), ("memory_space", memory_space)) if v is not None}
         return builtin.MemRefType(element_type, _ints(shape), **cast("dict[str, builtin.NoneAttr]", given))
 
@@ -172,7 +167,6 @@ class FunctionType(Stands):
     @staticmethod
     @anywhere
     def get(inputs: Sequence[Attribute], results: Sequence[Attribute]) -> Made:
-        """The type."""
         return builtin.FunctionType.from_lists(list(inputs), list(results))
 
 
@@ -184,7 +178,6 @@ class TupleType(Stands):
     @staticmethod
     @anywhere
     def get_tuple(elements: Sequence[Attribute]) -> Made:
-        """The type."""
         return builtin.TupleType(tuple(cast(TypeAttribute, e) for e in elements))
 
 
@@ -196,7 +189,6 @@ class ComplexType(Stands):
     @staticmethod
     @anywhere
     def get(element_type: Attribute) -> Made:
-        """The type."""
         return builtin.ComplexType(cast(builtin.Float32Type, element_type))
 
 

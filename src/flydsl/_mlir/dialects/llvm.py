@@ -29,7 +29,6 @@ class PointerType(Stands):
     @staticmethod
     @anywhere
     def get(address_space: int | None = None) -> Attribute:
-        """The type."""
         return ours.ptr(int(address_space or 0))
 
 
@@ -41,7 +40,6 @@ class ArrayType(Stands):
     @staticmethod
     @anywhere
     def get(element_type: Attribute, num_elements: int) -> Attribute:
-        """The type."""
         return LLVMArrayType(num_elements, element_type)
 
 

@@ -95,7 +95,6 @@ def warp_of(r: Routine, shadow: Value, t: Value) -> Value:
 
 
 def clock_at(r: Routine, shadow: Value, entry: Value) -> Value:
-    """Where the clock of an entry is."""
     return r.at(shadow, entry * 4 + CLOCKS)
 
 

@@ -196,7 +196,6 @@ class _InMemory:
 
     @property
     def element_type(self) -> Attribute:
-        """Type of an element."""
         return self.data.elem
 
     @property

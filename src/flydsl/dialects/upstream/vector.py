@@ -224,7 +224,6 @@ class TransposeOp(IRDLOperation):
 
     @staticmethod
     def properties_for(permutation: list[int]) -> dict[str, Attribute]:
-        """Properties of a transpose."""
         return {"permutation": DenseArrayBase.from_list(i64, permutation)}
 
     def verify_(self) -> None:
