@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, cast
+from typing import cast
 
 from xdsl.dialects import builtin
 from xdsl.ir import Attribute, TypeAttribute
@@ -16,10 +16,8 @@ def _ints(shape: Sequence[object]) -> list[int]:
     return [int(cast(int, n)) for n in shape]
 
 
-class Type(Stands):
+class Type(Stands, of=TypeAttribute):
     """Any type."""
-
-    FOR: ClassVar[tuple[type, ...]] = (TypeAttribute,)
 
     @staticmethod
     @anywhere
@@ -28,10 +26,8 @@ class Type(Stands):
         return parse_type(asm)
 
 
-class IntegerType(Stands):
+class IntegerType(Stands, of=builtin.IntegerType):
     """`i32`, `si8`, `ui16`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.IntegerType,)
 
     @staticmethod
     @anywhere
@@ -54,10 +50,8 @@ class IntegerType(Stands):
     get = get_signless
 
 
-class IndexType(Stands):
+class IndexType(Stands, of=builtin.IndexType):
     """`index`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.IndexType,)
 
     @staticmethod
     @anywhere
@@ -65,10 +59,8 @@ class IndexType(Stands):
         return builtin.IndexType()
 
 
-class NoneType(Stands):
+class NoneType(Stands, of=builtin.NoneType):
     """`none`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.NoneType,)
 
     @staticmethod
     @anywhere
@@ -76,10 +68,8 @@ class NoneType(Stands):
         return builtin.NoneType()
 
 
-class FloatType(Stands):
+class FloatType(Stands, of=cast("tuple[type, ...]", builtin.AnyFloat.__args__)):  # pyright: ignore
     """Any type of floats."""
-
-    FOR: ClassVar[tuple[type, ...]] = cast("tuple[type, ...]", builtin.AnyFloat.__args__)  # pyright: ignore
 
 
 _FLOATS = {
@@ -96,7 +86,8 @@ def _float(name: str, text: str) -> type[Stands]:
     type_ = parse_type(text)
     get = staticmethod(anywhere(lambda: type_))
     return cast(
-        "type[Stands]", type(Stands)(name, (Stands,), {"FOR": (type(type_),), "get": get, "__doc__": f"`{text}`."})
+        "type[Stands]",
+        type(Stands)(name, (Stands,), {"stands_for": (type(type_),), "get": get, "__doc__": f"`{text}`."}),
     )
 
 
@@ -104,10 +95,8 @@ FLOATS = {name: _float(name, text) for name, text in _FLOATS.items()}
 """A class for each type of floats."""
 
 
-class ShapedType(Stands):
+class ShapedType(Stands, of=(builtin.VectorType, builtin.MemRefType, builtin.TensorType)):
     """Vectors, memrefs and tensors."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.VectorType, builtin.MemRefType, builtin.TensorType)
 
     @staticmethod
     def get_dynamic_size() -> int:
@@ -115,10 +104,8 @@ class ShapedType(Stands):
         return builtin.DYNAMIC_INDEX
 
 
-class VectorType(ShapedType):
+class VectorType(ShapedType, of=builtin.VectorType):
     """`vector<4xf32>`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.VectorType,)
 
     @staticmethod
     @anywhere
@@ -131,10 +118,8 @@ class VectorType(ShapedType):
         return builtin.VectorType(elem, _ints(shape))
 
 
-class RankedTensorType(ShapedType):
+class RankedTensorType(ShapedType, of=builtin.TensorType):
     """`tensor<4x?xf32>`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.TensorType,)
 
     @staticmethod
     @anywhere
@@ -142,10 +127,8 @@ class RankedTensorType(ShapedType):
         return builtin.TensorType(element_type, _ints(shape), *([] if encoding is None else [encoding]))
 
 
-class MemRefType(ShapedType):
+class MemRefType(ShapedType, of=builtin.MemRefType):
     """`memref<4xf32, 3>`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.MemRefType,)
 
     @staticmethod
     @anywhere
@@ -159,10 +142,8 @@ class MemRefType(ShapedType):
         return builtin.MemRefType(element_type, _ints(shape), **cast("dict[str, builtin.NoneAttr]", given))
 
 
-class FunctionType(Stands):
+class FunctionType(Stands, of=builtin.FunctionType):
     """`(i32) -> f32`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.FunctionType,)
 
     @staticmethod
     @anywhere
@@ -170,10 +151,8 @@ class FunctionType(Stands):
         return builtin.FunctionType.from_lists(list(inputs), list(results))
 
 
-class TupleType(Stands):
+class TupleType(Stands, of=builtin.TupleType):
     """`tuple<i32, f32>`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.TupleType,)
 
     @staticmethod
     @anywhere
@@ -181,10 +160,8 @@ class TupleType(Stands):
         return builtin.TupleType(tuple(cast(TypeAttribute, e) for e in elements))
 
 
-class ComplexType(Stands):
+class ComplexType(Stands, of=builtin.ComplexType):
     """`complex<f32>`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.ComplexType,)
 
     @staticmethod
     @anywhere

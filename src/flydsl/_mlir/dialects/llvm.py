@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, cast
+from typing import cast
 
 from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr
 from xdsl.dialects.llvm import ConstantOp as XConstantOp
@@ -21,10 +21,8 @@ from .arith import Number, constant_attribute
 from .generated import module
 
 
-class PointerType(Stands):
+class PointerType(Stands, of=LLVMPointerType):
     """`!llvm.ptr<1>`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (LLVMPointerType,)
 
     @staticmethod
     @anywhere
@@ -32,10 +30,8 @@ class PointerType(Stands):
         return ours.ptr(int(address_space or 0))
 
 
-class ArrayType(Stands):
+class ArrayType(Stands, of=LLVMArrayType):
     """`!llvm.array<4 x f32>`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (LLVMArrayType,)
 
     @staticmethod
     @anywhere
@@ -43,10 +39,8 @@ class ArrayType(Stands):
         return LLVMArrayType(num_elements, element_type)
 
 
-class StructType(Stands):
+class StructType(Stands, of=ours.StructType):
     """`!llvm.struct<(i32, f32)>`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (ours.StructType,)
 
     @staticmethod
     @anywhere
