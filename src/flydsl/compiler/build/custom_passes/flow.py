@@ -270,7 +270,7 @@ class _Flow:
             passes = self.config.codegen_passes
             flags = self.flags
             made = {
-                kind: external.run_fly_llc(source, passes, plugins, target, level, emit=kind, flags=flags)[0]
+                kind: external.run_fly_llc(source, passes, plugins, target, level, emit=kind, flags=flags)
                 for kind in kinds
             }
         module = codegen.load_module(text, target)

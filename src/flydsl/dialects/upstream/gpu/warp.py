@@ -27,8 +27,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..keyword_attr import KeywordAttr
 
-VOTES = ("any", "all")
-
 
 @irdl_op_definition
 class BallotOp(IRDLOperation):
@@ -109,4 +107,4 @@ WARP_OPS = [BallotOp, VoteOp, SubgroupBroadcastOp]
 WARP_ATTRS = [BroadcastAttr]
 """The attributes of this file."""
 
-__all__ = ["VOTES", "WARP_ATTRS", "WARP_OPS", "BallotOp", "SubgroupBroadcastOp", "VoteOp"]
+__all__ = ["WARP_ATTRS", "WARP_OPS", "BallotOp", "SubgroupBroadcastOp", "VoteOp"]
