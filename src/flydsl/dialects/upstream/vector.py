@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import cast
+from typing import ClassVar, cast
 
 from xdsl.dialects import vector as xvector
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, StringAttr, VectorType, i64
 from xdsl.ir import Attribute, Dialect, SSAValue
 from xdsl.irdl import (
+    AnyAttr,
     IRDLOperation,
+    VarConstraint,
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
@@ -145,27 +147,11 @@ class FromElementsOp(IRDLOperation):
     """`vector.from_elements %a, %b : vector<2xf32>`."""
 
     name = "vector.from_elements"
-    elements = var_operand_def()
-    result = result_def(VectorType)
+    T: ClassVar = VarConstraint("T", AnyAttr())
+    elements = var_operand_def(T)
+    result = result_def(VectorType.constr(T))
     traits = traits_def(Pure())
-
-    @classmethod
-    def parse(cls, parser: Parser) -> FromElementsOp:
-        pos = parser.pos
-        unresolved = parser.parse_comma_separated_list(Parser.Delimiter.NONE, parser.parse_unresolved_operand)
-        attrs = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
-        elem = cast("VectorType[Attribute]", type_).element_type
-        operands = parser.resolve_operands(unresolved, [elem] * len(unresolved), pos)
-        return cls.create(operands=operands, result_types=[type_], attributes=attrs)
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_list(self.elements, printer.print_operand)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.result.type)
+    assembly_format = "$elements attr-dict `:` type($result)"
 
 
 @irdl_op_definition

@@ -157,7 +157,7 @@ class BarrierOp(IRDLOperation):
     """
 
     name = "gpu.barrier"
-    scope = opt_prop_def(BarrierScopeAttr)
+    scope = opt_prop_def(BarrierScopeAttr, default_value=BarrierScopeAttr("workgroup"))
     assembly_format = "(`scope` $scope^)? attr-dict"
 
     @property
