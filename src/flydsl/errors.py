@@ -190,7 +190,7 @@ class LinkError(ExternalLLVMError):
     """Linking a code object failed."""
 
 
-class Circumstances(TypedDict, total=False):
+class _Circumstances(TypedDict, total=False):
     """What a `FlyRuntimeError` says beside its description."""
 
     api: str
@@ -260,7 +260,7 @@ class OutOfMemoryError(FlyRuntimeError):
         requested: int | None = None,
         free: int | None = None,
         total: int | None = None,
-        **circumstances: Unpack[Circumstances],
+        **circumstances: Unpack[_Circumstances],
     ):
         self.requested = requested
         self.free = free
@@ -313,7 +313,7 @@ class NotSupportedError(FlyRuntimeError, NotImplementedError):
     'the cpu runtime does not support graph capture'
     """
 
-    def __init__(self, kind: str, operation: str, reason: str = "", **circumstances: Unpack[Circumstances]):
+    def __init__(self, kind: str, operation: str, reason: str = "", **circumstances: Unpack[_Circumstances]):
         self.kind = kind
         self.operation = operation
         text = f"the {kind} runtime does not support {operation}"
