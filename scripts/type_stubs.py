@@ -20,14 +20,26 @@ HEADER = '''"""{title}
 Written by scripts/type_stubs.py; change the tables of the package and run it again.
 """
 '''
+WIDTH = 120
 GIVEN = ("Tensor", "Pointer", "Stream")
 """Classes of parameters that a host value may stand for in a call, beside the scalars."""
 
 
 def imported(where: str, names: list[str]) -> Iterator[str]:
     """Names that the package has from a module of its own."""
+    given = [f"{name} as {name}" for name in sorted(names)]
+    line = f"from {where} import {', '.join(given)}"
+    if len(line) <= WIDTH:
+        yield line
+        return
     yield f"from {where} import ("
-    yield from (f"    {name} as {name}," for name in sorted(names))
+    line = "   "
+    for each in given:
+        if len(line) + len(each) + 2 > WIDTH:
+            yield line
+            line = "   "
+        line += f" {each},"
+    yield line
     yield ")"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import linecache
 from dataclasses import dataclass, field
+from typing import TypedDict, Unpack
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +190,17 @@ class LinkError(ExternalLLVMError):
     """Linking a code object failed."""
 
 
+class _Circumstances(TypedDict, total=False):
+    """What a `FlyRuntimeError` says beside its description."""
+
+    api: str
+    code: int | None
+    name: str
+    device: int | None
+    stream: int | None
+    kernel: str | None
+
+
 class FlyRuntimeError(FlyDSLError, RuntimeError):
     """A device runtime call failed.
 
@@ -248,19 +260,14 @@ class OutOfMemoryError(FlyRuntimeError):
         requested: int | None = None,
         free: int | None = None,
         total: int | None = None,
-        api: str = "",
-        code: int | None = None,
-        name: str = "",
-        device: int | None = None,
-        stream: int | None = None,
-        kernel: str | None = None,
+        **circumstances: Unpack[_Circumstances],
     ):
         self.requested = requested
         self.free = free
         self.total = total
         if not description:
             description = f"out of memory: {requested} bytes requested, {free} free of {total}"
-        super().__init__(description, api=api, code=code, name=name, device=device, stream=stream, kernel=kernel)
+        super().__init__(description, **circumstances)
 
 
 class InvalidHandleError(FlyRuntimeError):
@@ -306,31 +313,11 @@ class NotSupportedError(FlyRuntimeError, NotImplementedError):
     'the cpu runtime does not support graph capture'
     """
 
-    def __init__(
-        self,
-        kind: str,
-        operation: str,
-        reason: str = "",
-        *,
-        api: str = "",
-        code: int | None = None,
-        name: str = "",
-        device: int | None = None,
-        stream: int | None = None,
-        kernel: str | None = None,
-    ):
+    def __init__(self, kind: str, operation: str, reason: str = "", **circumstances: Unpack[_Circumstances]):
         self.kind = kind
         self.operation = operation
         text = f"the {kind} runtime does not support {operation}"
-        super().__init__(
-            f"{text}: {reason}" if reason else text,
-            api=api,
-            code=code,
-            name=name,
-            device=device,
-            stream=stream,
-            kernel=kernel,
-        )
+        super().__init__(f"{text}: {reason}" if reason else text, **circumstances)
 
 
 class CaptureError(FlyRuntimeError):

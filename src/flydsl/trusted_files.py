@@ -235,7 +235,6 @@ def read_file(
     folder: int | None = None,
     trust: Trust | None = None,
     path: str = "",
-    variable: str = "FLYDSL_RUNTIME_CACHE_MAX_ENTRY_BYTES",
 ) -> tuple[bytes, os.stat_result]:
     """Content and status of a regular file of at most `limit` bytes; with `trust`, one that only they can write."""
     shown = path or os.fspath(name)
@@ -244,12 +243,12 @@ def read_file(
         info = os.fstat(handle)
         if trust is not None:
             trust.check(shown, info)
-        return _read_all(handle, limit, shown, variable), info
+        return _read_all(handle, limit, shown), info
     finally:
         _close(handle)
 
 
-def _read_all(handle: int, limit: int, path: str, variable: str) -> bytes:
+def _read_all(handle: int, limit: int, path: str) -> bytes:
     parts: list[bytes] = []
     # A file may grow while it is read, so what counts is what came, not only the size it claims.
     size = os.fstat(handle).st_size
@@ -259,9 +258,8 @@ def _read_all(handle: int, limit: int, path: str, variable: str) -> bytes:
             return b"".join(parts)
         parts.append(part)
         size = max(size, sum(map(len, parts)))
-    raise UntrustedError(
-        path, f"it has {size} bytes, more than the limit of {limit}", f"remove it, or raise {variable}"
-    )
+    remedy = "remove it, or raise FLYDSL_RUNTIME_CACHE_MAX_ENTRY_BYTES"
+    raise UntrustedError(path, f"it has {size} bytes, more than the limit of {limit}", remedy)
 
 
 def write_all(handle: int, data: bytes) -> None:

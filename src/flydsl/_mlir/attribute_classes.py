@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, cast
+from typing import cast
 
 from xdsl.dialects import builtin
 from xdsl.ir import Attribute as XAttribute
@@ -12,10 +12,8 @@ from ..expr.emit.facade import Made, Stands, anywhere
 from .attributes import parse_attribute
 
 
-class Attribute(Stands):
+class Attribute(Stands, of=XAttribute):
     """Any attribute."""
-
-    FOR: ClassVar[tuple[type, ...]] = (XAttribute,)
 
     @staticmethod
     @anywhere
@@ -24,10 +22,8 @@ class Attribute(Stands):
         return parse_attribute(asm)
 
 
-class IntegerAttr(Stands):
+class IntegerAttr(Stands, of=builtin.IntegerAttr):
     """`4 : i32`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.IntegerAttr,)
 
     @staticmethod
     @anywhere
@@ -36,10 +32,8 @@ class IntegerAttr(Stands):
         return builtin.IntegerAttr(int(value), cast(builtin.IntegerType, type))
 
 
-class BoolAttr(Stands):
+class BoolAttr(Stands, of=builtin.IntegerAttr):
     """`true`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.IntegerAttr,)
 
     @staticmethod
     @anywhere
@@ -48,10 +42,8 @@ class BoolAttr(Stands):
         return builtin.IntegerAttr(int(value), builtin.i1)
 
 
-class FloatAttr(Stands):
+class FloatAttr(Stands, of=builtin.FloatAttr):
     """`1.5 : f32`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.FloatAttr,)
 
     @staticmethod
     @anywhere
@@ -72,10 +64,8 @@ class FloatAttr(Stands):
         return builtin.FloatAttr(value, builtin.f64)
 
 
-class StringAttr(Stands):
+class StringAttr(Stands, of=builtin.StringAttr):
     """`"text"`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.StringAttr,)
 
     @staticmethod
     @anywhere
@@ -84,22 +74,17 @@ class StringAttr(Stands):
         return builtin.StringAttr(value)
 
 
-class TypeAttr(Stands):
+class TypeAttr(Stands, of=XAttribute):
     """A type where an attribute is asked for: the type itself."""
-
-    FOR: ClassVar[tuple[type, ...]] = (XAttribute,)
 
     @staticmethod
     @anywhere
     def get(value: XAttribute) -> Made:
-        """The type."""
         return value
 
 
-class UnitAttr(Stands):
+class UnitAttr(Stands, of=builtin.UnitAttr):
     """`unit`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.UnitAttr,)
 
     @staticmethod
     @anywhere
@@ -108,22 +93,17 @@ class UnitAttr(Stands):
         return builtin.UnitAttr()
 
 
-class ArrayAttr(Stands):
+class ArrayAttr(Stands, of=builtin.ArrayAttr):
     """`[1 : i32, "text"]`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.ArrayAttr,)
 
     @staticmethod
     @anywhere
     def get(attributes: Sequence[XAttribute]) -> Made:
-        """The attribute."""
         return builtin.ArrayAttr(list(attributes))
 
 
-class DictAttr(Stands):
+class DictAttr(Stands, of=builtin.DictionaryAttr):
     """`{name = 1 : i32}`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.DictionaryAttr,)
 
     @staticmethod
     @anywhere
@@ -132,10 +112,8 @@ class DictAttr(Stands):
         return builtin.DictionaryAttr(dict(value or {}))
 
 
-class FlatSymbolRefAttr(Stands):
+class FlatSymbolRefAttr(Stands, of=builtin.SymbolRefAttr):
     """`@name`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.SymbolRefAttr,)
 
     @staticmethod
     @anywhere
@@ -144,10 +122,8 @@ class FlatSymbolRefAttr(Stands):
         return builtin.SymbolRefAttr(value)
 
 
-class SymbolRefAttr(Stands):
+class SymbolRefAttr(Stands, of=builtin.SymbolRefAttr):
     """`@module::@name`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.SymbolRefAttr,)
 
     @staticmethod
     @anywhere
@@ -156,10 +132,8 @@ class SymbolRefAttr(Stands):
         return builtin.SymbolRefAttr(symbols[0], list(symbols[1:]))
 
 
-class DenseElementsAttr(Stands):
+class DenseElementsAttr(Stands, of=builtin.DenseIntOrFPElementsAttr):
     """`dense<[1, 2]> : vector<2xi32>`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.DenseIntOrFPElementsAttr,)
 
     @staticmethod
     @anywhere
@@ -184,10 +158,8 @@ class DenseElementsAttr(Stands):
         )
 
 
-class StridedLayoutAttr(Stands):
+class StridedLayoutAttr(Stands, of=builtin.StridedLayoutAttr):
     """`strided<[4, 1], offset: 2>`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.StridedLayoutAttr,)
 
     @staticmethod
     @anywhere
@@ -204,7 +176,11 @@ def _dense_array(name: str, elem: XAttribute) -> type[Stands]:
         """The attribute."""
         return builtin.DenseArrayBase.from_list(cast(builtin.IntegerType, elem), list(values))
 
-    body = {"FOR": (builtin.DenseArrayBase,), "get": staticmethod(anywhere(get)), "__doc__": f"`array<{elem}: ...>`."}
+    body = {
+        "stands_for": (builtin.DenseArrayBase,),
+        "get": staticmethod(anywhere(get)),
+        "__doc__": f"`array<{elem}: ...>`.",
+    }
     return cast("type[Stands]", type(Stands)(name, (Stands,), body))
 
 

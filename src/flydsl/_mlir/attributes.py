@@ -202,12 +202,10 @@ def _of_class(op: type[Operation], name: str, base: type[Attribute], value: obje
 
 
 def parse_attribute(text: str) -> Attribute:
-    """An attribute of its text."""
     return _parsed(text, Parser.parse_attribute)
 
 
 def parse_type(text: str) -> Attribute:
-    """A type of its text."""
     return _parsed(text, Parser.parse_type)
 
 

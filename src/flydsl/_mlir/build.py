@@ -189,8 +189,6 @@ def _build(
 
 @cache
 def class_of(signature: Signature) -> type[OpView]:
-    """The class of an op."""
-
     def __init__(
         self: OpView, *args: object, results: object = None, loc: object = None, ip: object = None, **given: object
     ) -> None:

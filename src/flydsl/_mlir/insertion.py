@@ -121,7 +121,6 @@ class Location(metaclass=_HasCurrent):
 
     @classmethod
     def from_attr(cls, attribute: LocationAttr, context: Context | None = None) -> Location:
-        """The location of an attribute."""
         return cls(attribute)
 
     def __enter__(self) -> Self:
@@ -210,7 +209,6 @@ class InsertionPoint(metaclass=_HasCurrent):
 
     @property
     def block(self) -> object:
-        """The block."""
         from .operations import Block as BlockView
 
         return BlockView(self._block)

@@ -100,7 +100,6 @@ def _order(signature: Signature) -> list[str]:
 def call_intrinsic(
     signature: Signature, bound: Mapping[str, object], results: object, loc: object, ip: object
 ) -> Operation:
-    """The call of the intrinsic."""
     name = intrinsic_of(signature.op)
     if name is None:
         raise DSLValueError(

@@ -70,12 +70,10 @@ class OperationBase:
 
     @property
     def operands(self) -> list[Made]:
-        """Its operands."""
         return [wrap(v) for v in self.raw.operands]
 
     @property
     def results(self) -> list[Made]:
-        """Its results."""
         return [wrap(v) for v in self.raw.results]
 
     @property
@@ -92,7 +90,6 @@ class OperationBase:
 
     @property
     def regions(self) -> list[Region]:
-        """Its regions."""
         return [Region(r) for r in self.raw.regions]
 
     @property
@@ -107,7 +104,6 @@ class OperationBase:
 
     @property
     def context(self) -> Context:
-        """The context."""
         return cast(Context, Context.current)
 
     @property
@@ -118,7 +114,6 @@ class OperationBase:
 
     @property
     def block(self) -> Block | None:
-        """The block it is in."""
         return None if self.raw.parent is None else Block(self.raw.parent)
 
     @property
@@ -352,12 +347,10 @@ class Block:
 
     @property
     def arguments(self) -> list[Made]:
-        """Its arguments."""
         return [wrap(a) for a in self.raw.args]
 
     @property
     def operations(self) -> list[OperationBase]:
-        """Its operations."""
         return [view(op) for op in self.raw.ops]
 
     @property
@@ -368,7 +361,6 @@ class Block:
 
     @property
     def region(self) -> Region | None:
-        """The region it is in."""
         return None if self.raw.parent is None else Region(self.raw.parent)
 
     def add_argument(self, type: Attribute, loc: object = None) -> Made:
@@ -424,12 +416,10 @@ class Region:
 
     @property
     def blocks(self) -> BlockList:
-        """Its blocks."""
         return BlockList(self.raw)
 
     @property
     def owner(self) -> OperationBase | None:
-        """The operation it is of."""
         return None if self.raw.parent is None else view(self.raw.parent)
 
     def __iter__(self) -> Iterator[Block]:
@@ -462,17 +452,14 @@ class Module:
 
     @property
     def body(self) -> Block:
-        """Its block."""
         return Block(self.raw.body.block)
 
     @property
     def operation(self) -> OperationBase:
-        """The module as an operation."""
         return Operation_.of(self.raw)
 
     @property
     def context(self) -> Context:
-        """The context."""
         return cast(Context, Context.current)
 
     def dump(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, cast
+from typing import cast
 
 from xdsl.dialects import builtin
 from xdsl.ir import Attribute, TypeAttribute
@@ -16,10 +16,8 @@ def _ints(shape: Sequence[object]) -> list[int]:
     return [int(cast(int, n)) for n in shape]
 
 
-class Type(Stands):
+class Type(Stands, of=TypeAttribute):
     """Any type."""
-
-    FOR: ClassVar[tuple[type, ...]] = (TypeAttribute,)
 
     @staticmethod
     @anywhere
@@ -28,10 +26,8 @@ class Type(Stands):
         return parse_type(asm)
 
 
-class IntegerType(Stands):
+class IntegerType(Stands, of=builtin.IntegerType):
     """`i32`, `si8`, `ui16`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.IntegerType,)
 
     @staticmethod
     @anywhere
@@ -54,34 +50,26 @@ class IntegerType(Stands):
     get = get_signless
 
 
-class IndexType(Stands):
+class IndexType(Stands, of=builtin.IndexType):
     """`index`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.IndexType,)
 
     @staticmethod
     @anywhere
     def get() -> Made:
-        """The type."""
         return builtin.IndexType()
 
 
-class NoneType(Stands):
+class NoneType(Stands, of=builtin.NoneType):
     """`none`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.NoneType,)
 
     @staticmethod
     @anywhere
     def get() -> Made:
-        """The type."""
         return builtin.NoneType()
 
 
-class FloatType(Stands):
+class FloatType(Stands, of=cast("tuple[type, ...]", builtin.AnyFloat.__args__)):  # pyright: ignore
     """Any type of floats."""
-
-    FOR: ClassVar[tuple[type, ...]] = cast("tuple[type, ...]", builtin.AnyFloat.__args__)  # pyright: ignore
 
 
 _FLOATS = {
@@ -98,7 +86,8 @@ def _float(name: str, text: str) -> type[Stands]:
     type_ = parse_type(text)
     get = staticmethod(anywhere(lambda: type_))
     return cast(
-        "type[Stands]", type(Stands)(name, (Stands,), {"FOR": (type(type_),), "get": get, "__doc__": f"`{text}`."})
+        "type[Stands]",
+        type(Stands)(name, (Stands,), {"stands_for": (type(type_),), "get": get, "__doc__": f"`{text}`."}),
     )
 
 
@@ -106,10 +95,8 @@ FLOATS = {name: _float(name, text) for name, text in _FLOATS.items()}
 """A class for each type of floats."""
 
 
-class ShapedType(Stands):
+class ShapedType(Stands, of=(builtin.VectorType, builtin.MemRefType, builtin.TensorType)):
     """Vectors, memrefs and tensors."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.VectorType, builtin.MemRefType, builtin.TensorType)
 
     @staticmethod
     def get_dynamic_size() -> int:
@@ -117,39 +104,31 @@ class ShapedType(Stands):
         return builtin.DYNAMIC_INDEX
 
 
-class VectorType(ShapedType):
+class VectorType(ShapedType, of=builtin.VectorType):
     """`vector<4xf32>`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.VectorType,)
 
     @staticmethod
     @anywhere
     def get(
         shape: Sequence[int], element_type: Attribute, scalable: object = None, scalable_dims: object = None
     ) -> Made:
-        """The type."""
         elem = getattr(element_type, "ir_type", element_type)
         if scalable or scalable_dims:
             return parse_type("vector<" + "x".join(f"[{n}]" for n in shape) + f"x{elem}>")
         return builtin.VectorType(elem, _ints(shape))
 
 
-class RankedTensorType(ShapedType):
+class RankedTensorType(ShapedType, of=builtin.TensorType):
     """`tensor<4x?xf32>`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.TensorType,)
 
     @staticmethod
     @anywhere
     def get(shape: Sequence[int], element_type: Attribute, encoding: Attribute | None = None) -> Made:
-        """The type."""
         return builtin.TensorType(element_type, _ints(shape), *([] if encoding is None else [encoding]))
 
 
-class MemRefType(ShapedType):
+class MemRefType(ShapedType, of=builtin.MemRefType):
     """`memref<4xf32, 3>`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.MemRefType,)
 
     @staticmethod
     @anywhere
@@ -159,44 +138,34 @@ class MemRefType(ShapedType):
         layout: Attribute | None = None,
         memory_space: Attribute | None = None,
     ) -> Made:
-        """The type."""
         given = {k: v for k, v in (("layout", layout), ("memory_space", memory_space)) if v is not None}
         return builtin.MemRefType(element_type, _ints(shape), **cast("dict[str, builtin.NoneAttr]", given))
 
 
-class FunctionType(Stands):
+class FunctionType(Stands, of=builtin.FunctionType):
     """`(i32) -> f32`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.FunctionType,)
 
     @staticmethod
     @anywhere
     def get(inputs: Sequence[Attribute], results: Sequence[Attribute]) -> Made:
-        """The type."""
         return builtin.FunctionType.from_lists(list(inputs), list(results))
 
 
-class TupleType(Stands):
+class TupleType(Stands, of=builtin.TupleType):
     """`tuple<i32, f32>`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.TupleType,)
 
     @staticmethod
     @anywhere
     def get_tuple(elements: Sequence[Attribute]) -> Made:
-        """The type."""
         return builtin.TupleType(tuple(cast(TypeAttribute, e) for e in elements))
 
 
-class ComplexType(Stands):
+class ComplexType(Stands, of=builtin.ComplexType):
     """`complex<f32>`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (builtin.ComplexType,)
 
     @staticmethod
     @anywhere
     def get(element_type: Attribute) -> Made:
-        """The type."""
         return builtin.ComplexType(cast(builtin.Float32Type, element_type))
 
 

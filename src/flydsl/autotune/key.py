@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CellType, CodeType, FunctionType
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from .. import config
 from ..compiler.active_backend import resolve_backend
@@ -15,9 +15,6 @@ from ..compiler.jit_function import JitFunction
 from ..compiler.key.dependencies import environment_components, function_key
 from ..compiler.key.origin import distribution_version
 from .arrays import CallArray
-
-if TYPE_CHECKING:
-    from ..runtime.base import DeviceRuntime
 
 
 class DeviceIdentity(NamedTuple):
@@ -31,14 +28,14 @@ class DeviceIdentity(NamedTuple):
         return {"name": self.name, "arch": self.arch, "compute_units": self.compute_units}
 
 
-def device_identity(runtime: DeviceRuntime | None = None) -> DeviceIdentity | None:
+def device_identity() -> DeviceIdentity | None:
     """The current device; None where nothing will run, because this process only compiles."""
     if config.compile.compile_only:
         return None
     from ..runtime.device_runtime import get_device_runtime
 
-    used = runtime or get_device_runtime()
-    device = used.device(used.current_device_id())
+    runtime = get_device_runtime()
+    device = runtime.device(runtime.current_device_id())
     return DeviceIdentity(device.name, device.arch, device.capabilities.compute_units or 0)
 
 

@@ -116,12 +116,9 @@ def lookup(name: str, key: Mapping[str, object], device: DeviceIdentity | None) 
 
 
 def write(path: Path, points: Sequence[tuple[Mapping[str, object], Config]], reach: float = 4.0) -> None:
-    """Make a file of winners, as `fly tune` and the benchmarks find them."""
-    body = {
-        "version": SCHEMA,
-        "reach": reach,
-        "points": [{"key": dict(key), "config": config.to_dict()} for key, config in points],
-    }
-    text = json.dumps(body, indent=1, sort_keys=True) + "\n"
+    """Make a file of winners, as `fly tune` and the benchmarks find them: a line for each point, as a diff shows it."""
+    lines = [json.dumps({"key": dict(key), "config": config.to_dict()}, sort_keys=True) for key, config in points]
+    listed = ",\n".join(f"  {line}" for line in lines)
+    text = f'{{\n "points": [\n{listed}\n ],\n "reach": {json.dumps(reach)},\n "version": {SCHEMA}\n}}\n'
     parse(text, str(path))
     path.write_text(text, encoding="utf-8")

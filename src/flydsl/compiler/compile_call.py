@@ -45,18 +45,19 @@ def compile_call(
             text = _text(traced, wanted)
             if text in traced_before:
                 return traced_before[text]
-        made = compile_module(
-            traced.name,
-            traced.module,
-            traced.kernels,
-            backend,
-            hints=wanted.hints,
-            key=key,
-            known=traced.known,
-            times=traced.times,
-            externs=traced.externs,
-            custom=wanted.passes,
-        )
+        with formats_on_use():  # stacks import their rules while they build
+            made = compile_module(
+                traced.name,
+                traced.module,
+                traced.kernels,
+                backend,
+                hints=wanted.hints,
+                key=key,
+                known=traced.known,
+                times=traced.times,
+                externs=traced.externs,
+                custom=wanted.passes,
+            )
         if traced_before is not None:
             traced_before[text] = made
         return made

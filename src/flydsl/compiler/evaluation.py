@@ -77,7 +77,6 @@ class _Results:
             place.store(number)
 
     def read(self, shape: object, content: bytes, thread: int) -> object:
-        """The result of one thread."""
         if isinstance(shape, _Leaf):
             import numpy as np
 

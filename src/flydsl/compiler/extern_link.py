@@ -151,7 +151,7 @@ def link_extern(
 # --- compiling ----------------------------------------------------------------------------------------------------
 
 
-def link_externs(device_ir: str, externs: Externs, backend: BaseBackend, chip: str = "") -> str:
+def link_externs(device_ir: str, externs: Externs, backend: BaseBackend) -> str:
     """LLVM IR of a device module together with the code of the extern functions it calls."""
     from ..llvm.bitcode import link_libraries
 
@@ -172,7 +172,7 @@ def link_externs(device_ir: str, externs: Externs, backend: BaseBackend, chip: s
     linked = link_libraries(
         device_ir,
         [(library.path, library.content) for library in externs.libraries.values()],
-        chip=chip or backend.target.arch,
+        chip=backend.target.arch,
         keep_variables=bool(externs.load_hooks),
         find=more,
     )

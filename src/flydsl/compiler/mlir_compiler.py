@@ -72,11 +72,11 @@ class MlirCompiler:
         with blamed(module):
             options = backend.parse_options(None)
             if requested({}, {}):
-                from .build.custom_passes import resolve, run_flow
+                from .build.custom_passes import kernel_names, resolve, run_flow
 
                 passes = resolve({}, {})
                 if passes is not None:
-                    return run_flow(device_ir, backend, options, passes)
+                    return run_flow(device_ir, backend, options, passes, kernels=kernel_names(device))
             return backend.make_device_code(device_ir, options=options, **where_to_generate(backend, module))
 
 

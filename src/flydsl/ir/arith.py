@@ -111,19 +111,14 @@ def _check_shapes(op: IRDLOperation) -> None:
         raise VerifyException(f"'{op.name}' op operands and results must have the same shape")
 
 
-def _check_width(op: IRDLOperation, sign: int) -> None:
-    _check_shapes(op)
-    if (_bits(op.results[0].type) - _bits(op.operands[0].type)) * sign <= 0:
-        word = "larger" if sign > 0 else "smaller"
-        raise VerifyException(f"'{op.name}' op result bit width must be {word} than the operand's")
-
-
 class _Cast(IRDLOperation):
     """`%b = arith.truncf %a toward_zero fastmath<nnan> : f32 to bf16`, the last two for float casts alone."""
 
     assembly_format = None
     ROUNDED: ClassVar[bool] = False
     RELAXED: ClassVar[bool] = False
+    WIDENS: ClassVar[int] = 0
+    """1 where the result has more bits than the operand, -1 where it has fewer; 0: either."""
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -165,37 +160,34 @@ class _Cast(IRDLOperation):
 
     def verify_(self) -> None:
         _check_shapes(self)
+        if self.WIDENS and (_bits(self.results[0].type) - _bits(self.operands[0].type)) * self.WIDENS <= 0:
+            word = "larger" if self.WIDENS > 0 else "smaller"
+            raise VerifyException(f"'{self.name}' op result bit width must be {word} than the operand's")
 
 
 @irdl_op_definition
 class ExtSIOp(_Cast, xarith.ExtSIOp):
     name = "arith.extsi"
+    WIDENS: ClassVar = 1
     input = operand_def(_INT)
     result = result_def(_INT)
     traits = traits_def(Pure())
-
-    def verify_(self) -> None:
-        _check_width(self, 1)
 
 
 @irdl_op_definition
 class ExtUIOp(_Cast, xarith.ExtUIOp):
     name = "arith.extui"
+    WIDENS: ClassVar = 1
     input = operand_def(_INT)
     result = result_def(_INT)
-
-    def verify_(self) -> None:
-        _check_width(self, 1)
 
 
 @irdl_op_definition
 class TruncIOp(_Cast, xarith.TruncIOp):
     name = "arith.trunci"
+    WIDENS: ClassVar = -1
     input = operand_def(_INT)
     result = result_def(_INT)
-
-    def verify_(self) -> None:
-        _check_width(self, -1)
 
 
 @irdl_op_definition
@@ -241,27 +233,23 @@ class IndexCastOp(_Cast, xarith.IndexCastOp):
 @irdl_op_definition
 class ExtFOp(_Cast, xarith.ExtFOp):
     name = "arith.extf"
+    WIDENS: ClassVar = 1
     RELAXED: ClassVar = True
     input = operand_def(_FLOAT)
     result = result_def(_FLOAT)
     fastmath = opt_prop_def(FastMathFlagsAttr)
 
-    def verify_(self) -> None:
-        _check_width(self, 1)
-
 
 @irdl_op_definition
 class TruncFOp(_Cast, xarith.TruncFOp):
     name = "arith.truncf"
+    WIDENS: ClassVar = -1
     RELAXED: ClassVar = True
     ROUNDED: ClassVar = True
     input = operand_def(_FLOAT)
     result = result_def(_FLOAT)
     fastmath = opt_prop_def(FastMathFlagsAttr)
     rounding_mode = opt_prop_def(IntegerAttr, prop_name=ROUNDING_MODE)
-
-    def verify_(self) -> None:
-        _check_width(self, -1)
 
 
 class _Comparison(IRDLOperation):

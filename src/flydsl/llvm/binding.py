@@ -246,13 +246,12 @@ def target_machine(
     opt_level: int = 2,
     reloc: Reloc = "default",
     codemodel: CodeModel = "default",
-    jit: bool = False,
 ) -> TargetMachine:
     """The target machine for these options.
 
     Machines are kept: they hold no state of a module, and llvmlite runs one native call at a time.
     """
-    key = (triple, cpu, features, opt_level, reloc, codemodel, jit)
+    key = (triple, cpu, features, opt_level, reloc, codemodel)
     machine = _machines.get(key)
     if machine is not None:
         return machine
@@ -262,7 +261,7 @@ def target_machine(
             try:
                 target = llvm.Target.from_triple(triple)
                 _machines[key] = target.create_target_machine(
-                    cpu=cpu, features=features, opt=opt_level, reloc=reloc, codemodel=codemodel, jit=jit
+                    cpu=cpu, features=features, opt=opt_level, reloc=reloc, codemodel=codemodel
                 )
             except RuntimeError as error:
                 raise DSLCompileError(f"LLVM has no target for {triple!r}: {str(error).strip()}") from error

@@ -273,7 +273,9 @@ def compile_device(
 
 # --- AMDGPU inline assembly ---------------------------------------------------------------------------
 
-# An empty string passes through llvmlite's code generator; any other text needs the parser it does not have.
+# An empty string passes through llvmlite's code generator; any other text needs the parser it does not have. What the
+# ops of the module said does not decide it: passes of the user, libraries and replaced stages bring assembly too, and
+# LLVM's interface gives no string of an inline assembly but in the text of the module.
 _INLINE_ASM = re.compile(r'\basm (?:sideeffect |alignstack |inteldialect |unwind )*"([^"]+)"')
 
 

@@ -6,14 +6,13 @@ message. Nothing here falls back to something else.
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal
 
 from flydsl.errors import CodegenPassError, ExternalLLVMError, PassPipelineError, PluginLoadError, ToolNotFoundError
 from flydsl.llvm import mir, tools
@@ -216,26 +215,22 @@ def run_fly_llc(
     level: int,
     *,
     emit: Emit,
-    report: bool = False,
     flags: Sequence[str] = (),
-) -> tuple[bytes, dict[str, Any]]:
-    """An object or assembly of an IR file, with machine passes; and, if asked for, fly-llc's report."""
+) -> bytes:
+    """An object or assembly of an IR file, with machine passes."""
     check_plugins(plugins)
     out = source.parent / f"codegen.{'o' if emit == 'obj' else 's'}"
     if forced_llc():
         _run_injector(source, passes, plugins, target, level, emit, out)
-        return out.read_bytes(), {}
+        return out.read_bytes()
     args = fly_llc_arguments(passes, plugins, target, level, emit, str(source), str(out))
     args += [f"--llvm-arg={flag}" for flag in flags]
-    if report:
-        args.append("--report=json")
     shown = ", ".join(map(str, passes))
     try:
-        done = tools.run_tool(find_fly_llc(), args, cwd=source.parent, hint=f" on the machine passes {shown}")
+        tools.run_tool(find_fly_llc(), args, cwd=source.parent, hint=f" on the machine passes {shown}")
     except tools.ToolRunError as error:
         raise classify_codegen(error) from None
-    found = cast("dict[str, Any]", json.loads(done.stdout)) if report else {}
-    return out.read_bytes(), found
+    return out.read_bytes()
 
 
 def classify_codegen(error: ExternalLLVMError) -> ExternalLLVMError:

@@ -57,7 +57,6 @@ class Lanes:
 
     @staticmethod
     def of(value: SSAValue, home: Block) -> Lanes:
-        """A value as it is."""
         return Lanes(value.type, None if type(value.owner) is ub.PoisonOp else value, {}, home)
 
     @staticmethod

@@ -54,3 +54,13 @@ def run_command(name: str, body: Callable[[], int], script: str | None = None) -
         where = f"{error.filename}: " if error.filename is not None else ""
         _say(name, f"{where}{error.strerror or error}")
         return FAILED
+
+
+def size_text(count: int) -> str:
+    """Bytes for people."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"

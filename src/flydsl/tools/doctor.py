@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from flydsl import config
+from flydsl.tools.console import size_text
 
 PACKAGES = ("xdsl", "llvmlite", "numpy", "torch", "cupy", "rich")
 TOOLS = {
@@ -132,15 +133,6 @@ def examine(names: Iterable[str], active: str = "", timeout: float = 120) -> lis
 # --- the report -----------------------------------------------------------------------------------------------------
 
 
-def _size(count: int) -> str:
-    value = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} GiB"
-
-
 def _versions() -> None:
     from importlib.metadata import packages_distributions, version
 
@@ -160,7 +152,7 @@ def _stack(report: StackReport, origin: str, active: bool) -> None:
     if report.library:
         print(f"           library {report.library}, version {report.driver_version}")
     for device in report.devices:
-        memory = f"{_size(device['free'])} free of {_size(device['total'])}"
+        memory = f"{size_text(device['free'])} free of {size_text(device['total'])}"
         print(f"           device {device['ordinal']}: {device['name']}, {device['arch']}, {memory}")
     if report.target:
         print(f"           target {report.target}")
@@ -227,8 +219,9 @@ def _cache() -> None:
     from flydsl.compiler import cache
 
     found = cache.info()
-    limit = _size(found.max_bytes) if found.max_bytes else "no limit"
-    print(f"\ncache     {found.root or 'none'} ({found.mode}), {found.entries} entries, {_size(found.size)} of {limit}")
+    limit = size_text(found.max_bytes) if found.max_bytes else "no limit"
+    used = f"{found.entries} entries, {size_text(found.size)} of {limit}"
+    print(f"\ncache     {found.root or 'none'} ({found.mode}), {used}")
 
 
 def _environment() -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from flydsl.target import EXAMPLE
+from flydsl.tools.console import size_text
 
 
 def doctor(options: argparse.Namespace) -> int:
@@ -93,16 +94,6 @@ def draw(options: argparse.Namespace) -> int:
     return 0
 
 
-def _size(count: int) -> str:
-    """Bytes for people."""
-    value = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} GiB"
-
-
 def cache_command(options: argparse.Namespace) -> int:
     """Look at the disk cache, or clean it."""
     from flydsl.compiler import cache
@@ -112,10 +103,10 @@ def cache_command(options: argparse.Namespace) -> int:
         found = cache.info()
         print(f"root     {found.root or 'none'} ({found.mode})")
         print(f"entries  {found.entries}")
-        print(f"size     {_size(found.size)} of {_size(found.max_bytes) if found.max_bytes else 'unlimited'}")
+        print(f"size     {size_text(found.size)} of {size_text(found.max_bytes) if found.max_bytes else 'unlimited'}")
     elif options.action == "list":
         for entry in cache.entries(**filters):
-            print(f"{entry.key[:16]}  {_size(entry.size):>10}  {entry.backend}:{entry.arch}  {entry.name}")
+            print(f"{entry.key[:16]}  {size_text(entry.size):>10}  {entry.backend}:{entry.arch}  {entry.name}")
     elif options.action == "show":
         return _show_entry(options.key, filters)
     elif options.action == "verify":
@@ -130,7 +121,7 @@ def cache_command(options: argparse.Namespace) -> int:
         else:
             age = None if options.days is None else options.days * 86400.0
             removed = cache.prune(max_bytes=options.max_bytes, max_age=age)
-        print(f"removed {removed.entries} entries, {_size(removed.size)}")
+        print(f"removed {removed.entries} entries, {size_text(removed.size)}")
     return 0
 
 
@@ -149,7 +140,7 @@ def _show_entry(key: str, filters: dict[str, Any]) -> int:
     for name, value in sorted(header.items()):
         print(f"{name:<9} {json.dumps(value)}")
     for section in sections:
-        print(f"section   {section['name']}  {_size(section['size'])}")
+        print(f"section   {section['name']}  {size_text(section['size'])}")
     return 0
 
 

@@ -14,6 +14,7 @@ import pytest
 import flydsl.compiler as flyc
 from flydsl.compiler.build import custom_passes, pass_options, user_passes
 from flydsl.compiler.build.custom_passes import PassConfig, PassHooks, resolve
+from flydsl.compiler.build.custom_passes.flow import visible_functions
 from flydsl.errors import (
     CodegenPassError,
     DSLTypeError,
@@ -22,6 +23,7 @@ from flydsl.errors import (
     PassPipelineError,
     PluginLoadError,
 )
+from flydsl.llvm import binding
 
 PREFIX = "FLYDSL_COMPILE_"
 
@@ -364,6 +366,20 @@ def test_kernels_must_stay():
         custom_passes.check_kernels(before, {"l": (), "m": ()})
     with pytest.raises(PassPipelineError, match=r"arguments of kernel k were \(ptr, i32\), now \(ptr\)"):
         custom_passes.check_kernels(before, {"k": ("ptr",), "l": ()})
+
+
+def test_functions_that_code_can_be_asked_for():
+    """By their linkage: a kernel that a pass made internal is as good as gone."""
+    module = binding.parse("""
+        define amdgpu_kernel void @"a kernel"(ptr %x, i32 %n) { ret void }
+        define protected void @helper() { ret void }
+        define internal amdgpu_kernel void @hidden() { ret void }
+        define private void @own() { ret void }
+        declare void @elsewhere()
+    """)
+    assert visible_functions(module) == {"a kernel": ("ptr", "i32"), "helper": ()}
+    with pytest.raises(PassPipelineError, match=r"kernel hidden is gone \(new: helper\)"):
+        custom_passes.check_kernels({"hidden": ()}, visible_functions(module), ["a kernel"])
 
 
 def test_the_subsystem_is_not_imported_when_unused():

@@ -20,7 +20,6 @@ Number = int | float
 
 
 def constant_attribute(type_: Attribute, value: object) -> Attribute:
-    """The value of a constant of a type."""
     if isinstance(value, Attribute):
         return value
     if isinstance(type_, VectorType):
@@ -46,17 +45,14 @@ class ConstantOp(OpView):
 
     @property
     def value(self) -> Attribute:
-        """The attribute."""
         return self.attributes["value"]
 
     @property
     def literal_value(self) -> Number:
-        """The number."""
         return cast("IntegerAttr[IntegerType]", self.value).value.data
 
 
 def constant(result: object, value: object, *, loc: object = None, ip: object = None) -> Made:
-    """The value of a constant."""
     return ConstantOp(result, value, loc=loc, ip=ip).result
 
 

@@ -13,7 +13,6 @@ class AsyncTokenType:
 
     @staticmethod
     def get(context: object = None) -> Made:
-        """The type."""
         return Type.parse("!gpu.async.token")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, cast
+from typing import cast
 
 from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr
 from xdsl.dialects.llvm import ConstantOp as XConstantOp
@@ -21,34 +21,26 @@ from .arith import Number, constant_attribute
 from .generated import module
 
 
-class PointerType(Stands):
+class PointerType(Stands, of=LLVMPointerType):
     """`!llvm.ptr<1>`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (LLVMPointerType,)
 
     @staticmethod
     @anywhere
     def get(address_space: int | None = None) -> Attribute:
-        """The type."""
         return ours.ptr(int(address_space or 0))
 
 
-class ArrayType(Stands):
+class ArrayType(Stands, of=LLVMArrayType):
     """`!llvm.array<4 x f32>`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (LLVMArrayType,)
 
     @staticmethod
     @anywhere
     def get(element_type: Attribute, num_elements: int) -> Attribute:
-        """The type."""
         return LLVMArrayType(num_elements, element_type)
 
 
-class StructType(Stands):
+class StructType(Stands, of=ours.StructType):
     """`!llvm.struct<(i32, f32)>`."""
-
-    FOR: ClassVar[tuple[type, ...]] = (ours.StructType,)
 
     @staticmethod
     @anywhere

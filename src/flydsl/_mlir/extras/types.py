@@ -26,7 +26,6 @@ _SHORT = {"tf32": "FloatTF32Type", "bf16": "BF16Type", "f16": "F16Type", "f32": 
 
 
 def index() -> Made:
-    """`index`."""
     return IndexType.get()
 
 
@@ -52,7 +51,6 @@ ui8, ui16, ui32, ui64 = (partial(ui, n) for n in (8, 16, 32, 64))
 
 
 def none() -> Made:
-    """`none`."""
     return NoneType.get()
 
 

@@ -15,7 +15,6 @@ _TEXTS = {"llvm_opt": "LLVM IR, optimised", "llvm": "LLVM IR, as written", "fly"
 
 
 def artifact_html(artifact: CompiledArtifact) -> str:
-    """The artifact as HTML."""
     fields = artifact.metadata.get("target")
     where = f"for {artifact.target.key()}" if fields else ""
     sizes = ", ".join(f"{ext} {len(data)} B" for ext, data in artifact.binaries.items())

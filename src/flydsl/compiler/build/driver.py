@@ -191,7 +191,9 @@ def compile_module(
         else:
             from .custom_passes import run_flow
 
-            binary = run_flow(device_ir, backend, options, custom, hints=hints, folder=dumper.work_folder())
+            binary = run_flow(
+                device_ir, backend, options, custom, kernels=kernels, hints=hints, folder=dumper.work_folder()
+            )
     dumper.code(
         lambda: binary.optimized_ir, binary.asm, backend.binary_ext, binary.sections.get(backend.binary_ext, b"")
     )

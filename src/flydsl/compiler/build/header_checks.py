@@ -297,6 +297,8 @@ def check_export(header: Mapping[str, object], sections: Mapping[str, bytes]) ->
         check_runnable(group, own, f"targets[{i}].")
 
 
+# A file may be wrong or forged, and its header with it: what runs is the host code, so that is asked for the kernels it
+# launches. To parse it as IR would take longer than all the rest of loading.
 _LAUNCH = re.compile(rb"call i32 @[\w.]*launch[\w.]*\(ptr %slots, i32 (\d{1,9}),")
 
 

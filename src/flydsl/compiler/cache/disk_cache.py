@@ -310,10 +310,9 @@ class DiskCache:
 
     # -- eviction --------------------------------------------------------------------------------------
 
-    def _files(self, root: Path | None = None) -> list[tuple[float, int, Path]]:
-        """Modification time, size and path of every entry below a root, oldest first."""
-        base = root or self.root
-        return sorted(files.scan(base / f"v{SCHEMA}")) if base else []
+    def _files(self) -> list[tuple[float, int, Path]]:
+        """Modification time, size and path of every entry below the root, oldest first."""
+        return sorted(files.scan(self.root / f"v{SCHEMA}")) if self.root else []
 
     def _enforce_bound(self, keep: Path) -> None:
         bound = self.settings.max_bytes

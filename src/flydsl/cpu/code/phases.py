@@ -297,7 +297,6 @@ class Phases:
     # --- places ---------------------------------------------------------------------------------------------------
 
     def array(self, value: SSAValue) -> str:
-        """The array of a value."""
         found = self.places.get(value)
         if found is None:
             # Whole warps: a shuffle may read a lane that the block does not have.

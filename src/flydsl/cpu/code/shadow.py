@@ -72,8 +72,8 @@ _STATES = 24
 """Where a cluster's record has the states of its blocks."""
 
 
-def shadow_of(r: Routine, state: str = "state") -> Value:
-    return r.load("ptr", r[state], SHADOW)
+def shadow_of(r: Routine) -> Value:
+    return r.load("ptr", r["state"], SHADOW)
 
 
 def thread_at(r: Routine, shadow: Value, t: Value) -> Value:
@@ -95,7 +95,6 @@ def warp_of(r: Routine, shadow: Value, t: Value) -> Value:
 
 
 def clock_at(r: Routine, shadow: Value, entry: Value) -> Value:
-    """Where the clock of an entry is."""
     return r.at(shadow, entry * 4 + CLOCKS)
 
 

@@ -41,7 +41,6 @@ class EmulatedBuffers(Emulation):
         def _struct(self, type_: Attribute, *fields: SSAValue) -> SSAValue: ...
 
     def descriptor_type(self) -> Attribute:
-        """Type of a descriptor."""
         return llvm.StructType((False, (llvm.ptr(0), i64)))
 
     def descriptor(self, base: SSAValue, stride: SSAValue, size: SSAValue, flags: SSAValue) -> SSAValue:

@@ -344,18 +344,13 @@ class EmulatedInstructions(EmulatedBuffers):
         self._deliver(value, self._lane_slot(lds, nbytes, immediate), nbytes)
 
     def expanded(
-        self,
-        cls: type[Operation],
-        values: Sequence[SSAValue],
-        types: Sequence[Attribute],
-        result: Attribute,
-        props: dict[str, Attribute] | None = None,
+        self, cls: type[Operation], values: Sequence[SSAValue], types: Sequence[Attribute], result: Attribute
     ) -> SSAValue:
         """An op of the upper dialects on new values, as if it had been in the program with operands of these types."""
         block = Block(arg_types=types)
         for old, new in zip(block.args, values, strict=True):
             self.vm[old] = new
-        op = cls.create(operands=block.args, result_types=[result], properties=dict(props or {}))
+        op = cls.create(operands=block.args, result_types=[result])
         handler = self.table().get(cls)
         if handler is None:
             self.copy(op)

@@ -67,7 +67,7 @@ class FlyOp(IRDLOperation):
         known = cls.get_irdl_definition().properties
         props = {k: v for k, v in attrs.items() if k in known}
         rest = {k: v for k, v in attrs.items() if k not in known}
-        return cast(FlyOp, cls.create(operands=operands, result_types=results, properties=props, attributes=rest))
+        return cls.create(operands=operands, result_types=results, properties=props, attributes=rest)
 
     def print(self, printer: Printer) -> None:
         form = FORMS.get(self.name)

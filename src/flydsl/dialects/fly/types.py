@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 from xdsl.ir import Attribute, Data, TypeAttribute
 from xdsl.irdl import irdl_attr_definition
@@ -65,6 +65,10 @@ def _parse_text(parser: AttrParser, what: str, parse: Callable[[str], _Parsed]) 
 class _TextType(Data[Any]):
     """A type whose whole parameter is layout text in angle brackets."""
 
+    what: ClassVar[str]
+    """What it is, in words."""
+    parse_text: ClassVar[Callable[[str], Any]]
+
     @property
     def rank(self) -> int:
         """Number of top-level modes of what it describes."""
@@ -85,6 +89,10 @@ class _TextType(Data[Any]):
         """Whether all of it is known at compile time."""
         return static_data(self.data)
 
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Any:
+        return _parse_text(parser, cls.what, cls.parse_text)
+
     def print_parameter(self, printer: Printer) -> None:
         printer.print_string(f"<{layout_text.format_any(self.data)}>")
 
@@ -94,10 +102,8 @@ class IntTupleType(_TextType, TypeAttribute):
     """`!fly.int_tuple<(?,(4,?{i64 div=8}))>`: a nested tuple; static leaves live in the type."""
 
     name = "fly.int_tuple"
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> IntTuple:
-        return _parse_text(parser, "int tuple", layout_text.parse_int_tuple)
+    what = "int tuple"
+    parse_text = staticmethod(layout_text.parse_int_tuple)
 
 
 @irdl_attr_definition
@@ -105,10 +111,8 @@ class BasisType(_TextType, TypeAttribute):
     """`!fly.basis<1E0E2>`: a scaled unit vector."""
 
     name = "fly.basis"
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> Basis:
-        return _parse_text(parser, "basis", parse_basis)
+    what = "basis"
+    parse_text = staticmethod(parse_basis)
 
 
 @irdl_attr_definition
@@ -116,6 +120,8 @@ class LayoutType(_TextType, TypeAttribute):
     """`!fly.layout<(4,8):(8,1)>`."""
 
     name = "fly.layout"
+    what = "layout"
+    parse_text = staticmethod(layout_text.parse_layout)
 
     @property
     def shape(self) -> IntTupleType:
@@ -127,20 +133,14 @@ class LayoutType(_TextType, TypeAttribute):
         """Type of the steps."""
         return int_tuple_type(self.data.stride)
 
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> Layout:
-        return _parse_text(parser, "layout", layout_text.parse_layout)
-
 
 @irdl_attr_definition
 class SwizzleType(_TextType, TypeAttribute):
     """`!fly.swizzle<S<3,4,3>>`."""
 
     name = "fly.swizzle"
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> Swizzle:
-        return _parse_text(parser, "swizzle", layout_text.parse_swizzle)
+    what = "swizzle"
+    parse_text = staticmethod(layout_text.parse_swizzle)
 
 
 @irdl_attr_definition
@@ -148,10 +148,8 @@ class CoordSwizzleType(_TextType, TypeAttribute):
     """`!fly.coord_swizzle<CS<2,0,[0],3,[1]>>`."""
 
     name = "fly.coord_swizzle"
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> CoordSwizzle:
-        return _parse_text(parser, "coordinate swizzle", layout_text.parse_coord_swizzle)
+    what = "coordinate swizzle"
+    parse_text = staticmethod(layout_text.parse_coord_swizzle)
 
 
 @irdl_attr_definition
@@ -159,16 +157,8 @@ class ComposedLayoutType(_TextType, TypeAttribute):
     """`!fly.composed_layout<S<3,4,3> o 0 o (8,8):(8,1)>`."""
 
     name = "fly.composed_layout"
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> ComposedLayout:
-        def parse(text: str) -> ComposedLayout:
-            found = layout_text.parse_any_layout(text)
-            if not isinstance(found, ComposedLayout):
-                raise ValueError("expected a composed layout, got a plain one")
-            return found
-
-        return _parse_text(parser, "composed layout", parse)
+    what = "composed layout"
+    parse_text = staticmethod(layout_text.parse_composed)
 
 
 @irdl_attr_definition
@@ -176,10 +166,8 @@ class TileType(_TextType, TypeAttribute):
     """`!fly.tile<[8|64]>`: a by-mode tiler, always static."""
 
     name = "fly.tile"
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> Tile:
-        return _parse_text(parser, "tile", layout_text.parse_tile)
+    what = "tile"
+    parse_text = staticmethod(layout_text.parse_tile)
 
 
 class PtrData(NamedTuple):
@@ -208,7 +196,6 @@ class _InMemory:
 
     @property
     def element_type(self) -> Attribute:
-        """Type of an element."""
         return self.data.elem
 
     @property

@@ -52,6 +52,7 @@ class FloatTestOp(IRDLOperation):
 
     operand = operand_def(floatingPointLike)
     result = result_def()
+    traits = traits_def(Pure())
     fastmath = prop_def(FastMathFlagsAttr, default_value=FastMathFlagsAttr("none"))
 
     def verify_(self) -> None:
@@ -85,7 +86,6 @@ class IsNaNOp(FloatTestOp):
     """Whether a float is not a number."""
 
     name = "math.isnan"
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition
@@ -93,7 +93,6 @@ class IsInfOp(FloatTestOp):
     """Whether a float is infinite."""
 
     name = "math.isinf"
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition
@@ -101,7 +100,6 @@ class IsFiniteOp(FloatTestOp):
     """Whether a float is a number and not infinite."""
 
     name = "math.isfinite"
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition
@@ -109,7 +107,6 @@ class IsNormalOp(FloatTestOp):
     """Whether a float is neither zero, subnormal, infinite nor no number."""
 
     name = "math.isnormal"
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition
@@ -124,31 +121,7 @@ class ClampFOp(IRDLOperation):
     result = result_def(T)
     fastmath = prop_def(FastMathFlagsAttr, default_value=FastMathFlagsAttr("none"))
     traits = traits_def(Pure(), SameOperandsAndResultType())
-
-    @classmethod
-    def parse(cls, parser: Parser) -> ClampFOp:
-        pos = parser.pos
-        unresolved = [parser.parse_unresolved_operand()]
-        parser.parse_keyword("to")
-        unresolved += parser.parse_comma_separated_list(Parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
-        props = parse_flags(parser)
-        attrs = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
-        operands = parser.resolve_operands(unresolved, [type_] * 3, pos)
-        made = cls.create(operands=operands, result_types=[type_], properties=props, attributes=attrs)
-        return cast(ClampFOp, made)
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.value)
-        printer.print_string(" to [")
-        printer.print_list((self.min, self.max), printer.print_operand)
-        printer.print_string("]")
-        print_flags(printer, self.fastmath)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.result.type)
+    assembly_format = "$value `to` ` ` `[` $min `,` $max `]` (`fastmath` `` $fastmath^)? attr-dict `:` type($result)"
 
 
 @irdl_op_definition
@@ -162,25 +135,7 @@ class SincosOp(IRDLOperation):
     cos = result_def(T)
     fastmath = prop_def(FastMathFlagsAttr, default_value=FastMathFlagsAttr("none"))
     traits = traits_def(Pure())
-
-    @classmethod
-    def parse(cls, parser: Parser) -> SincosOp:
-        unresolved = parser.parse_unresolved_operand()
-        props = parse_flags(parser)
-        attrs = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
-        operands = [parser.resolve_operand(unresolved, type_)]
-        made = cls.create(operands=operands, result_types=[type_, type_], properties=props, attributes=attrs)
-        return cast(SincosOp, made)
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.operand)
-        print_flags(printer, self.fastmath)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.operand.type)
+    assembly_format = "$operand (`fastmath` `` $fastmath^)? attr-dict `:` type($operand)"
 
 
 FLOAT_TEST_OPS = [IsNaNOp, IsInfOp, IsFiniteOp, IsNormalOp, ClampFOp, SincosOp]

@@ -72,7 +72,7 @@ class GlobalOp(IRDLOperation):
         attrs = parser.parse_optional_attr_dict()
         if "alignment" in attrs:
             props["alignment"] = attrs.pop("alignment")
-        return cast(GlobalOp, cls.create(properties=props, attributes=attrs))
+        return cls.create(properties=props, attributes=attrs)
 
     def print(self, printer: Printer) -> None:
         if self.sym_visibility is not None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import cast
+from typing import ClassVar, cast
 
 from xdsl.dialects import vector as xvector
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, StringAttr, VectorType, i64
-from xdsl.ir import Attribute, Data, Dialect, SSAValue
+from xdsl.ir import Attribute, Dialect, SSAValue
 from xdsl.irdl import (
+    AnyAttr,
     IRDLOperation,
+    VarConstraint,
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
@@ -22,12 +24,13 @@ from xdsl.irdl import (
     var_operand_def,
     var_result_def,
 )
-from xdsl.parser import AttrParser, Parser
+from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.types import dense_ints
+from .keyword_attr import BracketedKeywordAttr
 
 
 def _ints(attr: ArrayAttr[IntegerAttr]) -> list[int]:
@@ -84,7 +87,7 @@ class ExtractStridedSliceOp(IRDLOperation):
         parser.parse_keyword("to")
         to_type = parser.parse_type()
         operand = parser.resolve_operand(source, from_type)
-        return cast(ExtractStridedSliceOp, cls.create(operands=[operand], result_types=[to_type], properties=props))
+        return cls.create(operands=[operand], result_types=[to_type], properties=props)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -125,7 +128,7 @@ class InsertStridedSliceOp(IRDLOperation):
         parser.parse_keyword("into")
         to_type = parser.parse_type()
         operands = parser.resolve_operands([source, dest], [from_type, to_type], pos)
-        return cast(InsertStridedSliceOp, cls.create(operands=operands, result_types=[to_type], properties=props))
+        return cls.create(operands=operands, result_types=[to_type], properties=props)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -144,27 +147,11 @@ class FromElementsOp(IRDLOperation):
     """`vector.from_elements %a, %b : vector<2xf32>`."""
 
     name = "vector.from_elements"
-    elements = var_operand_def()
-    result = result_def(VectorType)
+    T: ClassVar = VarConstraint("T", AnyAttr())
+    elements = var_operand_def(T)
+    result = result_def(VectorType.constr(T))
     traits = traits_def(Pure())
-
-    @classmethod
-    def parse(cls, parser: Parser) -> FromElementsOp:
-        pos = parser.pos
-        unresolved = parser.parse_comma_separated_list(Parser.Delimiter.NONE, parser.parse_unresolved_operand)
-        attrs = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
-        elem = cast("VectorType[Attribute]", type_).element_type
-        operands = parser.resolve_operands(unresolved, [elem] * len(unresolved), pos)
-        return cast(FromElementsOp, cls.create(operands=operands, result_types=[type_], attributes=attrs))
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_list(self.elements, printer.print_operand)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.result.type)
+    assembly_format = "$elements attr-dict `:` type($result)"
 
 
 @irdl_op_definition
@@ -184,7 +171,7 @@ class ToElementsOp(IRDLOperation):
         type_ = cast(VectorType, parser.parse_type())
         results = [type_.element_type] * math.prod(type_.get_shape())
         operand = parser.resolve_operand(unresolved, type_)
-        return cast(ToElementsOp, cls.create(operands=[operand], result_types=results, attributes=attrs))
+        return cls.create(operands=[operand], result_types=results, attributes=attrs)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -192,54 +179,17 @@ class ToElementsOp(IRDLOperation):
         printer.print_op_attributes(self.attributes)
         printer.print_string(" : ")
         printer.print_attribute(self.source.type)
-
-
-class _Reshape(IRDLOperation):
-    """A vector in another shape: one operand, its type, `to`, the result's type."""
-
-    source = operand_def(VectorType)
-    result = result_def(VectorType)
-
-    @classmethod
-    def parse_lists(cls, parser: Parser) -> dict[str, Attribute]:
-        """What stands between the operand and the attributes."""
-        return {}
-
-    def lists(self) -> str:
-        """The text of it."""
-        return ""
-
-    @classmethod
-    def parse(cls, parser: Parser) -> _Reshape:
-        unresolved = parser.parse_unresolved_operand()
-        props = cls.parse_lists(parser)
-        attrs = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        from_type = parser.parse_type()
-        parser.parse_keyword("to")
-        to_type = parser.parse_type()
-        operand = parser.resolve_operand(unresolved, from_type)
-        return cast(
-            _Reshape, cls.create(operands=[operand], result_types=[to_type], properties=props, attributes=attrs)
-        )
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.source)
-        printer.print_string(self.lists())
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.source.type)
-        printer.print_string(" to ")
-        printer.print_attribute(self.result.type)
 
 
 @irdl_op_definition
-class ShapeCastOp(_Reshape):
+class ShapeCastOp(IRDLOperation):
     """`vector.shape_cast %v : vector<8xf32> to vector<2x4xf32>`: the same elements in row-major order."""
 
     name = "vector.shape_cast"
+    source = operand_def(VectorType)
+    result = result_def(VectorType)
     traits = traits_def(Pure())
+    assembly_format = "$source attr-dict `:` type($source) `to` type($result)"
 
     def verify_(self) -> None:
         a, b = (cast(VectorType, t) for t in (self.source.type, self.result.type))
@@ -248,26 +198,19 @@ class ShapeCastOp(_Reshape):
 
 
 @irdl_op_definition
-class TransposeOp(_Reshape):
+class TransposeOp(IRDLOperation):
     """`vector.transpose %v, [1, 0] : vector<2x4xf32> to vector<4x2xf32>`."""
 
     name = "vector.transpose"
-    permutation = prop_def(DenseArrayBase)
+    source = operand_def(VectorType)
+    permutation = prop_def(DenseArrayBase.constr(i64))
+    result = result_def(VectorType)
     traits = traits_def(Pure())
+    assembly_format = "$source `,` $permutation attr-dict `:` type($source) `to` type($result)"
 
     @staticmethod
     def properties_for(permutation: list[int]) -> dict[str, Attribute]:
-        """Properties of a transpose."""
         return {"permutation": DenseArrayBase.from_list(i64, permutation)}
-
-    @classmethod
-    def parse_lists(cls, parser: Parser) -> dict[str, Attribute]:
-        parser.parse_punctuation(",")
-        dims = parser.parse_comma_separated_list(Parser.Delimiter.SQUARE, parser.parse_integer)
-        return {"permutation": DenseArrayBase.from_list(i64, dims)}
-
-    def lists(self) -> str:
-        return f", {list(dense_ints(self.permutation))}"
 
     def verify_(self) -> None:
         dims = [int(i) for i in dense_ints(self.permutation)]
@@ -276,25 +219,12 @@ class TransposeOp(_Reshape):
             raise VerifyException(f"permutation {dims} does not take shape {list(a)} to {list(b)}")
 
 
-PUNCTUATION = ("no_punctuation", "newline", "comma", "open", "close")
-
-
 @irdl_attr_definition
-class PrintPunctuationAttr(Data[str]):
+class PrintPunctuationAttr(BracketedKeywordAttr):
     """`#vector.punctuation<newline>`."""
 
     name = "vector.punctuation"
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> str:
-        with parser.in_angle_brackets():
-            word = parser.parse_identifier()
-            if word not in PUNCTUATION:
-                parser.raise_error(f"expected one of {', '.join(PUNCTUATION)}, got '{word}'")
-            return word
-
-    def print_parameter(self, printer: Printer) -> None:
-        printer.print_string(f"<{self.data}>")
+    choices = ("no_punctuation", "newline", "comma", "open", "close")
 
 
 @irdl_op_definition
@@ -322,7 +252,7 @@ class PrintOp(IRDLOperation):
             else:
                 break
         attrs = parser.parse_optional_attr_dict()
-        return cast(PrintOp, cls.create(operands=operands, properties=props, attributes=attrs))
+        return cls.create(operands=operands, properties=props, attributes=attrs)
 
     def print(self, printer: Printer) -> None:
         if self.source is not None:

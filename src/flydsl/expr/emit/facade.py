@@ -37,13 +37,17 @@ class Facade(type):
 
 
 class Stands(metaclass=Facade):
-    """Base of the facades of classes of attributes."""
+    """Base of the facades of classes of attributes: `class IndexType(Stands, of=builtin.IndexType)`."""
 
-    FOR: ClassVar[tuple[type, ...]] = ()
+    stands_for: ClassVar[type | tuple[type, ...]] = ()
+
+    def __init_subclass__(cls, of: type | tuple[type, ...] | None = None) -> None:
+        if of is not None:
+            cls.stands_for = of
 
     @classmethod
     def _accepts(cls, x: object) -> bool:
-        return isinstance(x, cls.FOR)
+        return isinstance(x, cls.stands_for)
 
 
 def anywhere(method: Callable[P, T]) -> Callable[..., T]:

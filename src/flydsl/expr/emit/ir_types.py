@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from typing import Any, ClassVar, SupportsIndex, cast
+from typing import Any, SupportsIndex, cast
 
 from xdsl.ir import Attribute
 
@@ -23,14 +23,12 @@ def _data(x: object) -> Any:
     return getattr(x, "data", x)
 
 
-class SwizzleType(Stands):
+class SwizzleType(Stands, of=fly_types.SwizzleType):
     """`SwizzleType.get(mask, base, shift)`.
 
     >>> fx.static(fx.SwizzleType.get(3, 0, 3))
     Swizzle<S<3,0,3>>
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (fly_types.SwizzleType,)
 
     @staticmethod
     def get(mask: int, base: int, shift: int) -> Attribute:
@@ -38,14 +36,12 @@ class SwizzleType(Stands):
         return fly_types.type_of(L.Swizzle(mask, base, shift))
 
 
-class CoordSwizzleType(Stands):
+class CoordSwizzleType(Stands, of=fly_types.CoordSwizzleType):
     """`CoordSwizzleType.get(mask, base_row, mode_row, base_col, mode_col)`.
 
     >>> fx.static(fx.CoordSwizzleType.get(2, 0, [0], 1, [1]))
     CoordSwizzle<CS<2,0,[0],1,[1]>>
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (fly_types.CoordSwizzleType,)
 
     @staticmethod
     def get(mask: int, base_row: int, mode_row: Iterable[int], base_col: int, mode_col: Iterable[int]) -> Attribute:
@@ -53,14 +49,12 @@ class CoordSwizzleType(Stands):
         return fly_types.type_of(L.CoordSwizzle(mask, base_row, tuple(mode_row), base_col, tuple(mode_col)))
 
 
-class IntTupleType(Stands):
+class IntTupleType(Stands, of=fly_types.IntTupleType):
     """`IntTupleType.get((4, (8, 2)))`.
 
     >>> fx.static(fx.IntTupleType.get((4, (2, 3))))
     IntTuple<(4,(2,3))>
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (fly_types.IntTupleType,)
 
     @staticmethod
     @also_called(tree="int_or_tuple")
@@ -69,14 +63,12 @@ class IntTupleType(Stands):
         return fly_types.int_tuple_type(_data(int_or_tuple))
 
 
-class LayoutType(Stands):
+class LayoutType(Stands, of=fly_types.LayoutType):
     """`LayoutType.get(shape, stride)`.
 
     >>> fx.static(fx.LayoutType.get((4, 8), (8, 1)))
     Layout<(4,8):(8,1)>
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (fly_types.LayoutType,)
 
     @staticmethod
     def get(shape: object, stride: object) -> Attribute:
@@ -84,14 +76,12 @@ class LayoutType(Stands):
         return fly_types.layout_type(L.Layout(_data(shape), _data(stride)))
 
 
-class TileType(Stands):
+class TileType(Stands, of=fly_types.TileType):
     """`TileType.get([8, 64])`.
 
     >>> fx.static(fx.TileType.get([4, 8]))
     Tile<[4|8]>
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (fly_types.TileType,)
 
     @staticmethod
     def get(modes: Iterable[object]) -> Attribute:
@@ -99,15 +89,13 @@ class TileType(Stands):
         return fly_types.type_of(L.Tile(tuple(_data(m) for m in modes)))
 
 
-class ComposedLayoutType(Stands):
+class ComposedLayoutType(Stands, of=fly_types.ComposedLayoutType):
     """`ComposedLayoutType.get(inner, offset, outer)`.
 
     >>> inner = fx.SwizzleType.get(3, 0, 3)
     >>> fx.static(fx.ComposedLayoutType.get(inner, fx.IntTupleType.get(0), fx.LayoutType.get((8, 8), (8, 1))))
     ComposedLayout<S<3,0,3> o 0 o (8,8):(8,1)>
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (fly_types.ComposedLayoutType,)
 
     @staticmethod
     def get(inner: object, offset: object, outer: object) -> Attribute:
@@ -139,7 +127,7 @@ def element_of(elem: object) -> Attribute:
     return found
 
 
-class PointerType(Stands):
+class PointerType(Stands, of=fly_types.PointerType):
     """`PointerType.get(elem_ty, address_space, alignment)`.
 
     >>> str(fx.PointerType.get(fx.T.f32, fx.AddressSpace.Shared, 16))
@@ -148,8 +136,6 @@ class PointerType(Stands):
     >>> made.alignment, made.address_space.name
     (8, 'Global')
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (fly_types.PointerType,)
 
     @staticmethod
     @also_called(elem="elem_ty")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any
 
 from xdsl.ir import Attribute
 
@@ -33,14 +33,12 @@ def _ir_type(x: object) -> Any:
     return x
 
 
-class BasisType(Stands):
+class BasisType(Stands, of=fly_types.BasisType):
     """`BasisType.get(value, modes)`.
 
     >>> fx.BasisType.get(2, [0])
     BasisType(data=2E0)
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (fly_types.BasisType,)
 
     @staticmethod
     def get(value: int, modes: Iterable[int]) -> Attribute:
@@ -48,14 +46,12 @@ class BasisType(Stands):
         return fly_types.intern(fly_types.BasisType, L.Basis(value, tuple(modes)))
 
 
-class MemRefType(Stands):
+class MemRefType(Stands, of=fly_types.MemRefType):
     """`MemRefType.get(elem_ty, layout, address_space, alignment)`; layout and space may change places.
 
     >>> str(fx.MemRefType.get(fx.T.f32, fx.make_layout((4, 8), (8, 1)), fx.AddressSpace.Register))
     '!fly.memref<f32, register, (4,8):(8,1)>'
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (fly_types.MemRefType,)
 
     @staticmethod
     @also_called(elem="elem_ty")
@@ -71,14 +67,12 @@ class MemRefType(Stands):
         return fly_types.memref_type(element_of(elem_ty), space_of(address_space), shape, alignment)
 
 
-class CoordTensorType(Stands):
+class CoordTensorType(Stands, of=fly_types.CoordTensorType):
     """`CoordTensorType.get(base, layout)`.
 
     >>> str(fx.CoordTensorType.get((0, 0), fx.make_identity_layout((4, 8))))
     '!fly.coord_tensor<(0,0), (4,8):(1E0,1E1)>'
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (fly_types.CoordTensorType,)
 
     @staticmethod
     def get(base: object, layout: object) -> Attribute:
@@ -86,14 +80,12 @@ class CoordTensorType(Stands):
         return fly_types.coord_tensor_type(_data(base), _data(layout))
 
 
-class CopyAtomType(Stands):
+class CopyAtomType(Stands, of=atoms.CopyAtomType):
     """`CopyAtomType.get(copy_op_type, val_bits)`.
 
     >>> str(fx.CopyAtomType.get(fx.CopyOpUniversalCopyType.get(128), 32))
     '!fly.copy_atom<!fly.universal_copy<128>, 32>'
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (atoms.CopyAtomType,)
 
     @staticmethod
     @also_called(op="copy_op")
@@ -102,14 +94,12 @@ class CopyAtomType(Stands):
         return atoms.copy_atom_type(_ir_type(copy_op), val_bits)
 
 
-class MmaAtomType(Stands):
+class MmaAtomType(Stands, of=atoms.MmaAtomType):
     """`MmaAtomType.get(mma_op_type)`.
 
     >>> str(fx.MmaAtomType.get(fx.MmaOpUniversalFMAType.get(fx.T.f32)))
     '!fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>'
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (atoms.MmaAtomType,)
 
     @staticmethod
     @also_called(op="mma_op")
@@ -118,7 +108,7 @@ class MmaAtomType(Stands):
         return atoms.mma_atom_type(_ir_type(mma_op))
 
 
-class TiledCopyType(Stands):
+class TiledCopyType(Stands, of=atoms.TiledCopyType):
     """`TiledCopyType.get(copy_atom_type, layout_tv, tile_mn)`.
 
     >>> atom = fx.CopyAtomType.get(fx.CopyOpUniversalCopyType.get(32), 32)
@@ -126,23 +116,19 @@ class TiledCopyType(Stands):
     '!fly.tiled_copy<!fly.copy_atom<!fly.universal_copy<32>, 32>, !fly.layout<(4,1):(1,1)>, !fly.tile<[4|1]>>'
     """
 
-    FOR: ClassVar[tuple[type, ...]] = (atoms.TiledCopyType,)
-
     @staticmethod
     def get(atom: object, layout_tv: object, tile_mn: object) -> Attribute:
         """The IR type."""
         return atoms.tiled_copy_type(_ir_type(atom), _data(layout_tv), _data(as_tile(tile_mn)))
 
 
-class TiledMmaType(Stands):
+class TiledMmaType(Stands, of=atoms.TiledMmaType):
     """`TiledMmaType.get(mma_atom_type, atom_layout, permutation=None)`.
 
     >>> atom = fx.MmaAtomType.get(fx.MmaOpUniversalFMAType.get(fx.T.f32))
     >>> str(fx.TiledMmaType.get(atom, fx.make_layout((2, 2, 1), (1, 2, 0))))
     '!fly.tiled_mma<!fly.mma_atom<!fly.universal_fma<1x1x1, (f32, f32) -> f32>>, !fly.layout<(2,2,1):(1,2,0)>>'
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (atoms.TiledMmaType,)
 
     @staticmethod
     def get(atom: object, atom_layout: object, permutation: object = None) -> Attribute:
@@ -151,14 +137,12 @@ class TiledMmaType(Stands):
         return atoms.tiled_mma_type(_ir_type(atom), _data(atom_layout), tile)
 
 
-class CopyOpUniversalCopyType(Stands):
+class CopyOpUniversalCopyType(Stands, of=atoms.UniversalCopyType):
     """`CopyOpUniversalCopyType.get(bits)`.
 
     >>> str(fx.CopyOpUniversalCopyType.get(64))
     '!fly.universal_copy<64>'
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (atoms.UniversalCopyType,)
 
     @staticmethod
     @also_called(bits="bitSize")
@@ -167,14 +151,12 @@ class CopyOpUniversalCopyType(Stands):
         return atoms.UniversalCopyType(bitSize)
 
 
-class CopyOpUniversalAtomicType(Stands):
+class CopyOpUniversalAtomicType(Stands, of=atoms.UniversalAtomicType):
     """`CopyOpUniversalAtomicType.get(op, val_type, syncscope)`.
 
     >>> str(fx.CopyOpUniversalAtomicType.get(fx.AtomicOp.Add, fx.T.f32))
     '!fly.universal_atomic<add, f32>'
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (atoms.UniversalAtomicType,)
 
     @staticmethod
     @also_called(op="atomic_op")
@@ -183,14 +165,12 @@ class CopyOpUniversalAtomicType(Stands):
         return atoms.UniversalAtomicType((AtomicOp(atomic_op), _ir_type(val_type), str(syncscope)))
 
 
-class MmaOpUniversalFMAType(Stands):
+class MmaOpUniversalFMAType(Stands, of=atoms.UniversalFmaType):
     """`MmaOpUniversalFMAType.get(elem)`.
 
     >>> str(fx.MmaOpUniversalFMAType.get(fx.T.f32))
     '!fly.universal_fma<1x1x1, (f32, f32) -> f32>'
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (atoms.UniversalFmaType,)
 
     @staticmethod
     @also_called(elem="elem_ty")

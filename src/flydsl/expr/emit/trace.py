@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ...errors import DSLRuntimeError
 
 if TYPE_CHECKING:
+    from ...target import GPUTarget
     from .tracer import Tracer
 
 active: ContextVar[Tracer | None] = ContextVar("flydsl_trace", default=None)
@@ -31,3 +32,15 @@ def current() -> Tracer:
             "something out, flyc.evaluate(lambda: ...) runs it as a kernel"
         )
     return tracer
+
+
+def trace_target() -> GPUTarget | None:
+    """What the trace compiles for; None outside a trace."""
+    tracer = maybe_current()
+    if tracer is None:
+        return None
+    for function in tracer.functions:
+        target = getattr(function, "target", None)
+        if target is not None:
+            return target
+    return None

@@ -6,23 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...errors import DSLRuntimeError, DSLValueError
-from ...target import CPU_NATIVE, GPUTarget, since
-from ..emit.trace import maybe_current
+from ...target import CPU_NATIVE, since
+from ..emit.trace import maybe_current, trace_target
 
 if TYPE_CHECKING:
     from ..annotations import Attribute
-
-
-def trace_target() -> GPUTarget | None:
-    """What the trace compiles for; None outside a trace."""
-    tracer = maybe_current()
-    if tracer is None:
-        return None
-    for function in tracer.functions:
-        target = getattr(function, "target", None)
-        if target is not None:
-            return target
-    return None
 
 
 def check_target(what: str, feature: str) -> None:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from xdsl.ir import Attribute
 
@@ -22,14 +21,12 @@ def tree_of(x: object) -> IntTuple:
     return getattr(x, "data", x)  # pyright: ignore[reportReturnType]
 
 
-class CopyOpCDNA3BufferCopyType(Stands):
+class CopyOpCDNA3BufferCopyType(Stands, of=buffer.BufferCopyType):
     """`get(bit_size, cache_modifier=0)`: between a buffer and registers.
 
     >>> str(fx.rocdl.CopyOpCDNA3BufferCopyType.get(128))
     '!fly_rocdl.cdna3.buffer_copy<128>'
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (buffer.BufferCopyType,)
 
     @staticmethod
     @anywhere
@@ -38,14 +35,12 @@ class CopyOpCDNA3BufferCopyType(Stands):
         return buffer.BufferCopyType.make(bit_size, cache_modifier)
 
 
-class CopyOpCDNA3BufferCopyLDSType(Stands):
+class CopyOpCDNA3BufferCopyLDSType(Stands, of=buffer.BufferCopyLdsType):
     """`get(bit_size)`: from a buffer into shared memory.
 
     >>> str(fx.rocdl.CopyOpCDNA3BufferCopyLDSType.get(32))
     '!fly_rocdl.cdna3.buffer_copy_lds<32>'
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (buffer.BufferCopyLdsType,)
 
     @staticmethod
     @anywhere
@@ -54,14 +49,12 @@ class CopyOpCDNA3BufferCopyLDSType(Stands):
         return buffer.BufferCopyLdsType.make(bit_size)
 
 
-class CopyOpCDNA3BufferAtomicType(Stands):
+class CopyOpCDNA3BufferAtomicType(Stands, of=buffer.BufferAtomicType):
     """`get(atomic_op, val_type)`: an atomic operation on a buffer.
 
     >>> str(fx.rocdl.CopyOpCDNA3BufferAtomicType.get(fx.AtomicOp.Add, fx.T.f32))
     '!fly_rocdl.cdna3.buffer_atomic<add, f32>'
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (buffer.BufferAtomicType,)
 
     @staticmethod
     @anywhere
@@ -70,14 +63,12 @@ class CopyOpCDNA3BufferAtomicType(Stands):
         return buffer.BufferAtomicType.make(AtomicOp(atomic_op), element_of(val_type))
 
 
-class CopyOpCDNA4BufferLoadAsyncLDSType(Stands):
+class CopyOpCDNA4BufferLoadAsyncLDSType(Stands, of=buffer.BufferLoadAsyncLdsType):
     """`get(bit_size)`: from a buffer into shared memory, complete after a wait.
 
     >>> str(fx.rocdl.CopyOpCDNA4BufferLoadAsyncLDSType.get(128))
     '!fly_rocdl.cdna4.buffer_load_async_lds<128>'
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (buffer.BufferLoadAsyncLdsType,)
 
     @staticmethod
     @anywhere
@@ -86,14 +77,12 @@ class CopyOpCDNA4BufferLoadAsyncLDSType(Stands):
         return buffer.BufferLoadAsyncLdsType.make(bit_size)
 
 
-class CopyOpCDNA4GlobalLoadAsyncLDSType(Stands):
+class CopyOpCDNA4GlobalLoadAsyncLDSType(Stands, of=buffer.GlobalLoadAsyncLdsType):
     """`get(bit_size)`: from global into shared memory, complete after a wait.
 
     >>> str(fx.rocdl.CopyOpCDNA4GlobalLoadAsyncLDSType.get(128))
     '!fly_rocdl.cdna4.global_load_async_lds<128>'
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (buffer.GlobalLoadAsyncLdsType,)
 
     @staticmethod
     @anywhere
@@ -102,14 +91,12 @@ class CopyOpCDNA4GlobalLoadAsyncLDSType(Stands):
         return buffer.GlobalLoadAsyncLdsType.make(bit_size)
 
 
-class CopyOpCDNA4LdsReadTransposeType(Stands):
+class CopyOpCDNA4LdsReadTransposeType(Stands, of=lds.LdsReadTransType):
     """`get(trans_granularity, bit_size)`: a transposing read of shared memory.
 
     >>> str(fx.rocdl.CopyOpCDNA4LdsReadTransposeType.get(16, 64))
     '!fly_rocdl.cdna4.lds_read_trans<trans = 16b, 64>'
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (lds.LdsReadTransType,)
 
     @staticmethod
     @anywhere
@@ -118,14 +105,12 @@ class CopyOpCDNA4LdsReadTransposeType(Stands):
         return lds.LdsReadTransType.make(trans_granularity, bit_size)
 
 
-class CopyOpGFX1250TDMType(Stands):
+class CopyOpGFX1250TDMType(Stands, of=tdm.TdmType):
     """`get(rank, num_warps, ...)`: whole tiles by the tensor data mover.
 
     >>> str(fx.rocdl.CopyOpGFX1250TDMType.get(2, 4))
     '!fly_rocdl.gfx1250.tdm<rank = 2, warps = 4, pad = 0, 0, cache = 0, barrier = false, timeout = false>'
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (tdm.TdmType,)
 
     @staticmethod
     @anywhere
@@ -144,14 +129,12 @@ class CopyOpGFX1250TDMType(Stands):
         )
 
 
-class CopyOpCDNA5TensorLoadType(Stands):
+class CopyOpCDNA5TensorLoadType(Stands, of=tensor_copy.TensorLoadType):
     """`get(tile_shape, data_type, tensor2tdm, ...)`: what `make_tiled_tdm_atom` gives for loads.
 
     >>> str(fx.rocdl.CopyOpCDNA5TensorLoadType.get((16, 32), fx.T.f16, fx.IntTupleType.get((fx.E(0), fx.E(1)))))
     '!fly_rocdl.cdna5.tensor_load<shape = [16, 32], elem = f16, tensor2tdm = (1E0,1E1)>'
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (tensor_copy.TensorLoadType,)
 
     @staticmethod
     @anywhere
@@ -178,14 +161,12 @@ class CopyOpCDNA5TensorLoadType(Stands):
         )
 
 
-class CopyOpCDNA5TensorStoreType(Stands):
+class CopyOpCDNA5TensorStoreType(Stands, of=tensor_copy.TensorStoreType):
     """`get(tile_shape, data_type, tensor2tdm, ...)`: what `make_tiled_tdm_atom` gives for stores.
 
     >>> str(fx.rocdl.CopyOpCDNA5TensorStoreType.get((16, 32), fx.T.f16, fx.IntTupleType.get((fx.E(0), fx.E(1)))))
     '!fly_rocdl.cdna5.tensor_store<shape = [16, 32], elem = f16, tensor2tdm = (1E0,1E1)>'
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (tensor_copy.TensorStoreType,)
 
     @staticmethod
     @anywhere
@@ -208,14 +189,12 @@ class CopyOpCDNA5TensorStoreType(Stands):
         )
 
 
-class MmaOpCDNA3_MFMAType(Stands):
+class MmaOpCDNA3_MFMAType(Stands, of=cdna3.MfmaType):
     """`get(m, n, k, elem_ty_a, elem_ty_b, elem_ty_acc)`.
 
     >>> str(fx.rocdl.MmaOpCDNA3_MFMAType.get(16, 16, 16, fx.T.f16, fx.T.f16, fx.T.f32))
     '!fly_rocdl.cdna3.mfma<16x16x16, (f16, f16) -> f32>'
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (cdna3.MfmaType,)
 
     @staticmethod
     @anywhere
@@ -224,14 +203,12 @@ class MmaOpCDNA3_MFMAType(Stands):
         return cdna3.MfmaType.make(m, n, k, element_of(elem_ty_a), element_of(elem_ty_b), element_of(elem_ty_acc))
 
 
-class MmaOpCDNA4_MFMAScaleType(Stands):
+class MmaOpCDNA4_MFMAScaleType(Stands, of=scaled.MfmaScaleType):
     """`get(m, n, k, elem_ty_a, elem_ty_b, elem_ty_acc, ...)`: with scales of blocks.
 
     >>> str(fx.rocdl.MmaOpCDNA4_MFMAScaleType.get(16, 16, 128, fx.T.f8E4M3FN, fx.T.f8E4M3FN, fx.T.f32))
     '!fly_rocdl.cdna4.mfma_scale<16x16x128, (f8E4M3FN, f8E4M3FN) -> f32, opselA = 0, opselB = 0>'
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (scaled.MfmaScaleType,)
 
     @staticmethod
     @anywhere
@@ -251,14 +228,12 @@ class MmaOpCDNA4_MFMAScaleType(Stands):
         )
 
 
-class MmaOpGFX11_WMMAType(Stands):
+class MmaOpGFX11_WMMAType(Stands, of=wmma.Gfx11WmmaType):
     """`get(m, n, k, elem_ty_a, elem_ty_b, elem_ty_acc, ...)`; the flags are those of integers.
 
     >>> str(fx.rocdl.MmaOpGFX11_WMMAType.get(16, 16, 16, fx.T.f16, fx.T.f16, fx.T.f32))
     '!fly_rocdl.gfx11.wmma<16x16x16, (f16, f16) -> f32, signA = false, signB = false, clamp = false>'
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (wmma.Gfx11WmmaType,)
 
     @staticmethod
     @anywhere
@@ -280,14 +255,12 @@ class MmaOpGFX11_WMMAType(Stands):
         )
 
 
-class MmaOpGFX120X_WMMAType(Stands):
+class MmaOpGFX120X_WMMAType(Stands, of=wmma.Gfx120xWmmaType):
     """`get(m, n, k, elem_ty_a, elem_ty_b, elem_ty_acc, ...)`; the flags are those of integers.
 
     >>> str(fx.rocdl.MmaOpGFX120X_WMMAType.get(16, 16, 16, fx.T.f16, fx.T.f16, fx.T.f32))
     '!fly_rocdl.gfx120x.wmma<16x16x16, (f16, f16) -> f32, signA = false, signB = false, clamp = false>'
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (wmma.Gfx120xWmmaType,)
 
     @staticmethod
     @anywhere
@@ -309,14 +282,12 @@ class MmaOpGFX120X_WMMAType(Stands):
         )
 
 
-class MmaOpGFX1250_WMMAType(Stands):
+class MmaOpGFX1250_WMMAType(Stands, of=wmma.Gfx1250WmmaType):
     """`get(m, n, k, elem_ty_a, elem_ty_b, elem_ty_acc, ...)`.
 
     >>> str(fx.rocdl.MmaOpGFX1250_WMMAType.get(16, 16, 32, fx.T.f16, fx.T.f16, fx.T.f32))
     '!fly_rocdl.gfx1250.wmma<16x16x32, (f16, f16) -> f32, signA = false, signB = false, clamp = false>'
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (wmma.Gfx1250WmmaType,)
 
     @staticmethod
     @anywhere
@@ -338,14 +309,12 @@ class MmaOpGFX1250_WMMAType(Stands):
         )
 
 
-class MmaOpGFX1250_WMMAScaleType(Stands):
+class MmaOpGFX1250_WMMAScaleType(Stands, of=scaled.WmmaScaleType):
     """`get(m, n, k, elem_ty_a, elem_ty_b, elem_ty_acc, ...)`: with scales of blocks.
 
     >>> fx.rocdl.MmaOpGFX1250_WMMAScaleType.get(16, 16, 128, fx.T.f8E4M3FN, fx.T.f8E4M3FN, fx.T.f32).name
     'fly_rocdl.gfx1250.wmma_scale'
     """
-
-    FOR: ClassVar[tuple[type, ...]] = (scaled.WmmaScaleType,)
 
     @staticmethod
     @anywhere

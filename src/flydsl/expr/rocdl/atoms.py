@@ -218,10 +218,8 @@ def BufferCopyLDS(bit_size: int) -> AtomOp:
 def BufferCopyLDS32b() -> AtomOp:
     """`BufferCopyLDS(32)`.
 
-    >>> def example():
-    ...     return fx.make_copy_atom(fx.rocdl.BufferCopyLDS32b(), fx.Float32).layout_src_tv
-    >>> flyc.evaluate(example, target="cpu:gfx942")
-    Layout<(1,1):(1,1)>
+    >>> fx.rocdl.BufferCopyLDS32b()
+    BufferCopyLDS(32)
     """
     return BufferCopyLDS(32)
 
@@ -241,16 +239,10 @@ def BufferCopyLDS64b() -> AtomOp:
 def BufferCopyLDS128b() -> AtomOp:
     """`BufferCopyLDS(128)`.
 
-    >>> def example():
-    ...     return fx.make_copy_atom(fx.rocdl.BufferCopyLDS128b(), fx.Float32).layout_src_tv
-    >>> flyc.evaluate(example, target="cpu:gfx950")
-    Layout<(1,4):(1,1)>
+    >>> fx.rocdl.BufferCopyLDS128b()
+    BufferCopyLDS(128)
     """
     return BufferCopyLDS(128)
-
-
-def _value_type(what: str, val_type: object) -> Attribute:
-    return element_type(what, val_type)
 
 
 @also_called(op="atomic_op")
@@ -266,7 +258,7 @@ def BufferAtomic(atomic_op: AtomicOp, val_type: ElementLike) -> AtomOp:
     """
     from ...dialects.fly_rocdl.buffer import BufferAtomicType, atomic_intrinsic
 
-    type_ = _value_type("BufferAtomic", val_type)
+    type_ = element_type("BufferAtomic", val_type)
     unsigned = getattr(val_type, "signed", None) is False
     if atomic_intrinsic(atomic_op, type_) is None or (
         unsigned and atomic_op is AtomicOp.Max
@@ -278,10 +270,8 @@ def BufferAtomic(atomic_op: AtomicOp, val_type: ElementLike) -> AtomOp:
 def BufferAtomicAdd(val_type: ElementLike) -> AtomOp:
     """Atomic sum.
 
-    >>> def example():
-    ...     return fx.make_copy_atom(fx.rocdl.BufferAtomicAdd(fx.Int32), fx.Int32).layout_src_tv
-    >>> flyc.evaluate(example, target="cpu:gfx942")
-    Layout<(1,1):(1,1)>
+    >>> fx.rocdl.BufferAtomicAdd(fx.Int32)
+    BufferAtomic(Add, Int32)
     """
     return BufferAtomic(AtomicOp.Add, val_type)
 
@@ -289,10 +279,8 @@ def BufferAtomicAdd(val_type: ElementLike) -> AtomOp:
 def BufferAtomicMax(val_type: ElementLike) -> AtomOp:
     """Atomic maximum of floats or signed integers.
 
-    >>> def example():
-    ...     return fx.make_copy_atom(fx.rocdl.BufferAtomicMax(fx.Int32), fx.Int32).layout_src_tv
-    >>> flyc.evaluate(example, target="cpu:gfx942")
-    Layout<(1,1):(1,1)>
+    >>> fx.rocdl.BufferAtomicMax(fx.Int32)
+    BufferAtomic(Max, Int32)
     """
     return BufferAtomic(AtomicOp.Max, val_type)
 
@@ -300,10 +288,8 @@ def BufferAtomicMax(val_type: ElementLike) -> AtomOp:
 def BufferAtomicMin(val_type: ElementLike) -> AtomOp:
     """Atomic minimum of unsigned integers.
 
-    >>> def example():
-    ...     return fx.make_copy_atom(fx.rocdl.BufferAtomicMin(fx.Int32), fx.Int32).layout_src_tv
-    >>> flyc.evaluate(example, target="cpu:gfx942")
-    Layout<(1,1):(1,1)>
+    >>> fx.rocdl.BufferAtomicMin(fx.Int32)
+    BufferAtomic(Min, Int32)
     """
     return BufferAtomic(AtomicOp.Min, val_type)
 
@@ -319,7 +305,7 @@ def BufferAtomicPkAdd(val_type: ElementLike) -> AtomOp:
     from ...dialects.fly_rocdl.buffer import BufferAtomicType
     from ...ir.types import vector_type
 
-    elem = _value_type("BufferAtomicPkAdd", val_type)
+    elem = element_type("BufferAtomicPkAdd", val_type)
     return AtomOp(BufferAtomicType.make(AtomicOp.Add, vector_type(elem, 2)), f"BufferAtomicPkAdd({val_type})")
 
 

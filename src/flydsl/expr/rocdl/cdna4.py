@@ -70,10 +70,8 @@ def LDSReadTrans(trans_granularity: int, bit_size: int) -> AtomOp:
 def LDSReadTrans4_64b() -> AtomOp:
     """`LDSReadTrans(4, 64)`.
 
-    >>> def example():
-    ...     return fx.make_copy_atom(fx.rocdl.cdna4.LDSReadTrans4_64b(), 4).layout_src_tv
-    >>> flyc.evaluate(example, target="cpu:gfx950")
-    Layout<(16,16):(16,1)>
+    >>> fx.rocdl.cdna4.LDSReadTrans4_64b()
+    LDSReadTrans(4, 64)
     """
     return LDSReadTrans(4, 64)
 
@@ -81,10 +79,8 @@ def LDSReadTrans4_64b() -> AtomOp:
 def LDSReadTrans8_64b() -> AtomOp:
     """`LDSReadTrans(8, 64)`.
 
-    >>> def example():
-    ...     return fx.make_copy_atom(fx.rocdl.cdna4.LDSReadTrans8_64b(), 8).layout_src_tv
-    >>> flyc.evaluate(example, target="cpu:gfx950")
-    Layout<(16,8):(8,1)>
+    >>> fx.rocdl.cdna4.LDSReadTrans8_64b()
+    LDSReadTrans(8, 64)
     """
     return LDSReadTrans(8, 64)
 
@@ -92,10 +88,8 @@ def LDSReadTrans8_64b() -> AtomOp:
 def LDSReadTrans6_96b() -> AtomOp:
     """`LDSReadTrans(6, 96)`.
 
-    >>> def example():
-    ...     return fx.make_copy_atom(fx.rocdl.cdna4.LDSReadTrans6_96b(), 6).layout_src_tv
-    >>> flyc.evaluate(example, target="cpu:gfx950")
-    Layout<(16,16):(16,1)>
+    >>> fx.rocdl.cdna4.LDSReadTrans6_96b()
+    LDSReadTrans(6, 96)
     """
     return LDSReadTrans(6, 96)
 
@@ -103,10 +97,8 @@ def LDSReadTrans6_96b() -> AtomOp:
 def LDSReadTrans16_64b() -> AtomOp:
     """`LDSReadTrans(16, 64)`.
 
-    >>> def example():
-    ...     return fx.make_copy_atom(fx.rocdl.cdna4.LDSReadTrans16_64b(), 16).layout_src_tv
-    >>> flyc.evaluate(example, target="cpu:gfx950")
-    Layout<(16,4):(4,1)>
+    >>> fx.rocdl.cdna4.LDSReadTrans16_64b()
+    LDSReadTrans(16, 64)
     """
     return LDSReadTrans(16, 64)
 
@@ -128,10 +120,8 @@ def BufferLoadAsyncLDS(bit_size: int) -> AtomOp:
 def BufferLoadAsyncLDS32b() -> AtomOp:
     """`BufferLoadAsyncLDS(32)`.
 
-    >>> def example():
-    ...     return fx.make_copy_atom(fx.rocdl.cdna4.BufferLoadAsyncLDS32b(), fx.Float32).layout_src_tv
-    >>> flyc.evaluate(example, target="cpu:gfx950")
-    Layout<(1,1):(1,1)>
+    >>> fx.rocdl.cdna4.BufferLoadAsyncLDS32b()
+    BufferLoadAsyncLDS(32)
     """
     return BufferLoadAsyncLDS(32)
 
@@ -139,10 +129,8 @@ def BufferLoadAsyncLDS32b() -> AtomOp:
 def BufferLoadAsyncLDS96b() -> AtomOp:
     """`BufferLoadAsyncLDS(96)`.
 
-    >>> def example():
-    ...     return fx.make_copy_atom(fx.rocdl.cdna4.BufferLoadAsyncLDS96b(), fx.Float32).layout_src_tv
-    >>> flyc.evaluate(example, target="cpu:gfx950")
-    Layout<(1,3):(1,1)>
+    >>> fx.rocdl.cdna4.BufferLoadAsyncLDS96b()
+    BufferLoadAsyncLDS(96)
     """
     return BufferLoadAsyncLDS(96)
 
@@ -150,10 +138,8 @@ def BufferLoadAsyncLDS96b() -> AtomOp:
 def BufferLoadAsyncLDS128b() -> AtomOp:
     """`BufferLoadAsyncLDS(128)`.
 
-    >>> def example():
-    ...     return fx.make_copy_atom(fx.rocdl.cdna4.BufferLoadAsyncLDS128b(), fx.Float32).layout_src_tv
-    >>> flyc.evaluate(example, target="cpu:gfx950")
-    Layout<(1,4):(1,1)>
+    >>> fx.rocdl.cdna4.BufferLoadAsyncLDS128b()
+    BufferLoadAsyncLDS(128)
     """
     return BufferLoadAsyncLDS(128)
 
@@ -175,10 +161,8 @@ def GlobalLoadAsyncLDS(bit_size: int) -> AtomOp:
 def GlobalLoadAsyncLDS32b() -> AtomOp:
     """`GlobalLoadAsyncLDS(32)`.
 
-    >>> def example():
-    ...     return fx.make_copy_atom(fx.rocdl.cdna4.GlobalLoadAsyncLDS32b(), fx.Float32).layout_src_tv
-    >>> flyc.evaluate(example, target="cpu:gfx950")
-    Layout<(1,1):(1,1)>
+    >>> fx.rocdl.cdna4.GlobalLoadAsyncLDS32b()
+    GlobalLoadAsyncLDS(32)
     """
     return GlobalLoadAsyncLDS(32)
 
@@ -186,10 +170,8 @@ def GlobalLoadAsyncLDS32b() -> AtomOp:
 def GlobalLoadAsyncLDS96b() -> AtomOp:
     """`GlobalLoadAsyncLDS(96)`.
 
-    >>> def example():
-    ...     return fx.make_copy_atom(fx.rocdl.cdna4.GlobalLoadAsyncLDS96b(), fx.Float32).layout_src_tv
-    >>> flyc.evaluate(example, target="cpu:gfx950")
-    Layout<(1,3):(1,1)>
+    >>> fx.rocdl.cdna4.GlobalLoadAsyncLDS96b()
+    GlobalLoadAsyncLDS(96)
     """
     return GlobalLoadAsyncLDS(96)
 
@@ -197,10 +179,8 @@ def GlobalLoadAsyncLDS96b() -> AtomOp:
 def GlobalLoadAsyncLDS128b() -> AtomOp:
     """`GlobalLoadAsyncLDS(128)`.
 
-    >>> def example():
-    ...     return fx.make_copy_atom(fx.rocdl.cdna4.GlobalLoadAsyncLDS128b(), fx.Float32).layout_src_tv
-    >>> flyc.evaluate(example, target="cpu:gfx950")
-    Layout<(1,4):(1,1)>
+    >>> fx.rocdl.cdna4.GlobalLoadAsyncLDS128b()
+    GlobalLoadAsyncLDS(128)
     """
     return GlobalLoadAsyncLDS(128)
 

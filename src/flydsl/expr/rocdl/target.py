@@ -6,22 +6,10 @@ from typing import TYPE_CHECKING
 
 from ...errors import DSLRuntimeError, DSLValueError
 from ...target import USUAL, GPUTarget, has, where
-from ..emit.trace import maybe_current
+from ..emit.trace import trace_target
 
 if TYPE_CHECKING:
     from ..annotations import Attribute, ElementLike
-
-
-def trace_target() -> GPUTarget | None:
-    """What the trace compiles for; None outside a trace."""
-    tracer = maybe_current()
-    if tracer is None:
-        return None
-    for function in tracer.functions:
-        target = getattr(function, "target", None)
-        if target is not None:
-            return target
-    return None
 
 
 def amd_target(what: str) -> GPUTarget:

@@ -156,14 +156,8 @@ def UniversalAtomicAdd(val_type: type[Numeric], syncscope: SyncScope | str = Syn
 def UniversalAtomicMax(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
     """Atomic maximum.
 
-    >>> def once(x):
-    ...     atom = fx.make_copy_atom(fx.UniversalAtomicMax(fx.Int32), fx.Int32)
-    ...     by = fx.make_rmem_tensor(1, fx.Int32)
-    ...     by.fill(6)
-    ...     fx.copy_atom_call(atom, by, fx.make_view(fx.get_iter(x), fx.make_layout(1, 1)))
-    ...     return x[0]
-    >>> flyc.evaluate(once, np.array([3], "i4"))
-    6
+    >>> fx.UniversalAtomicMax(fx.Int32)
+    UniversalAtomic(Max, Int32)
     """
     return UniversalAtomic(AtomicOp.Max, val_type, syncscope)
 
@@ -171,14 +165,8 @@ def UniversalAtomicMax(val_type: type[Numeric], syncscope: SyncScope | str = Syn
 def UniversalAtomicMin(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
     """Atomic minimum.
 
-    >>> def once(x):
-    ...     atom = fx.make_copy_atom(fx.UniversalAtomicMin(fx.Int32), fx.Int32)
-    ...     by = fx.make_rmem_tensor(1, fx.Int32)
-    ...     by.fill(6)
-    ...     fx.copy_atom_call(atom, by, fx.make_view(fx.get_iter(x), fx.make_layout(1, 1)))
-    ...     return x[0]
-    >>> flyc.evaluate(once, np.array([3], "i4"))
-    3
+    >>> fx.UniversalAtomicMin(fx.Int32)
+    UniversalAtomic(Min, Int32)
     """
     return UniversalAtomic(AtomicOp.Min, val_type, syncscope)
 
@@ -186,14 +174,8 @@ def UniversalAtomicMin(val_type: type[Numeric], syncscope: SyncScope | str = Syn
 def UniversalAtomicAnd(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
     """Atomic bitwise and.
 
-    >>> def once(x):
-    ...     atom = fx.make_copy_atom(fx.UniversalAtomicAnd(fx.Int32), fx.Int32)
-    ...     by = fx.make_rmem_tensor(1, fx.Int32)
-    ...     by.fill(6)
-    ...     fx.copy_atom_call(atom, by, fx.make_view(fx.get_iter(x), fx.make_layout(1, 1)))
-    ...     return x[0]
-    >>> flyc.evaluate(once, np.array([3], "i4"))
-    2
+    >>> fx.UniversalAtomicAnd(fx.Int32)
+    UniversalAtomic(And, Int32)
     """
     return UniversalAtomic(AtomicOp.And, val_type, syncscope)
 
@@ -201,14 +183,8 @@ def UniversalAtomicAnd(val_type: type[Numeric], syncscope: SyncScope | str = Syn
 def UniversalAtomicOr(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
     """Atomic bitwise or.
 
-    >>> def once(x):
-    ...     atom = fx.make_copy_atom(fx.UniversalAtomicOr(fx.Int32), fx.Int32)
-    ...     by = fx.make_rmem_tensor(1, fx.Int32)
-    ...     by.fill(6)
-    ...     fx.copy_atom_call(atom, by, fx.make_view(fx.get_iter(x), fx.make_layout(1, 1)))
-    ...     return x[0]
-    >>> flyc.evaluate(once, np.array([3], "i4"))
-    7
+    >>> fx.UniversalAtomicOr(fx.Int32)
+    UniversalAtomic(Or, Int32)
     """
     return UniversalAtomic(AtomicOp.Or, val_type, syncscope)
 
@@ -216,14 +192,8 @@ def UniversalAtomicOr(val_type: type[Numeric], syncscope: SyncScope | str = Sync
 def UniversalAtomicInc(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
     """Atomic wrapping increment.
 
-    >>> def once(x):
-    ...     atom = fx.make_copy_atom(fx.UniversalAtomicInc(fx.Int32), fx.Int32)
-    ...     by = fx.make_rmem_tensor(1, fx.Int32)
-    ...     by.fill(6)
-    ...     fx.copy_atom_call(atom, by, fx.make_view(fx.get_iter(x), fx.make_layout(1, 1)))
-    ...     return x[0]
-    >>> flyc.evaluate(once, np.array([3], "i4"))
-    4
+    >>> fx.UniversalAtomicInc(fx.Int32)
+    UniversalAtomic(Inc, Int32)
     """
     return UniversalAtomic(AtomicOp.Inc, val_type, syncscope)
 
@@ -231,14 +201,8 @@ def UniversalAtomicInc(val_type: type[Numeric], syncscope: SyncScope | str = Syn
 def UniversalAtomicDec(val_type: type[Numeric], syncscope: SyncScope | str = SyncScope.System) -> _Op:
     """Atomic wrapping decrement.
 
-    >>> def once(x):
-    ...     atom = fx.make_copy_atom(fx.UniversalAtomicDec(fx.Int32), fx.Int32)
-    ...     by = fx.make_rmem_tensor(1, fx.Int32)
-    ...     by.fill(6)
-    ...     fx.copy_atom_call(atom, by, fx.make_view(fx.get_iter(x), fx.make_layout(1, 1)))
-    ...     return x[0]
-    >>> flyc.evaluate(once, np.array([3], "i4"))
-    2
+    >>> fx.UniversalAtomicDec(fx.Int32)
+    UniversalAtomic(Dec, Int32)
     """
     return UniversalAtomic(AtomicOp.Dec, val_type, syncscope)
 

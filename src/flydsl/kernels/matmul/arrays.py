@@ -18,7 +18,9 @@ TYPES = {
     "float16": 2, "bfloat16": 2, "float32": 4, "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1,
     "float8_e5m2fnuz": 1, "int8": 1, "int32": 4, "int64": 8,
 }  # fmt: skip
-"""Element types by name, with their bytes."""
+"""Element types of products by name, with their bytes."""
+SIZES = {**TYPES, "float64": 8, "uint8": 1}
+"""The same of all operations."""
 _CLASSES = {
     "Float16": "float16", "BFloat16": "bfloat16", "Float32": "float32", "Float8E4M3FN": "float8_e4m3fn",
     "Float8E5M2": "float8_e5m2", "Float8E4M3FNUZ": "float8_e4m3fnuz", "Float8E5M2FNUZ": "float8_e5m2fnuz",
@@ -78,7 +80,7 @@ class Array(NamedTuple):
 
     @property
     def itemsize(self) -> int:
-        return TYPES[self.dtype]
+        return SIZES[self.dtype]
 
     @property
     def reach(self) -> int:

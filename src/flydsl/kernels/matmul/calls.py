@@ -12,7 +12,7 @@ from .few import thin
 from .few.slim import HIGH, Weights
 from .few.slim_plan import Given, microseconds
 from .few.slim_plan import best as best_slim
-from .operands import UNIT, Extra, Matrix, Run, Target, left, result_form, right, scale_form
+from .operands import UNIT, Call, Matrix, Run, Target, left, result_form, right, scale_form
 from .pack import PARTS, Packing
 from .plan import Problem, best, rates_of
 from .request import FNUZ, FP8, Request
@@ -102,17 +102,8 @@ def decide_moved(request: Request, out: Array, where: Target, w: PreshuffledWeig
         return arranged(request, out, found)
     run, shape = decide(request, out, where), w.shape
 
-    def run_in_order(
-        a: HostArray,
-        b: HostArray,
-        c: HostArray,
-        bias: Extra,
-        scale_a: Extra,
-        scale_b: Extra,
-        scale_out: Extra,
-        stream: object,
-    ) -> None:
-        run(a, matrix_of(b, shape), c, bias, scale_a, scale_b, scale_out, stream)
+    def run_in_order(call: Call) -> None:
+        run(call._replace(b=matrix_of(call.b, shape)))
 
     return run_in_order
 
@@ -126,22 +117,11 @@ def arranged(request: Request, out: Array, run: Run) -> Run:
     if not any(lines) and not any(small):
         return run
 
-    def run_arranged(
-        a: HostArray,
-        b: HostArray,
-        c: HostArray,
-        bias: Extra,
-        scale_a: Extra,
-        scale_b: Extra,
-        scale_out: Extra,
-        stream: object,
-    ) -> None:
-        a, b, c = (in_line(x) if line else x for x, line in zip((a, b, c), lines, strict=True))
-        vectors = (
-            packed(x) if pack and x is not None else x for x, pack in zip((bias, scale_a, scale_b), small, strict=True)
-        )
+    def run_arranged(call: Call) -> None:
+        a, b, c = (in_line(x) if line else x for x, line in zip(call[:3], lines, strict=True))
+        vectors = (packed(x) if pack and x is not None else x for x, pack in zip(call[3:6], small, strict=True))
         bias, scale_a, scale_b = vectors
-        run(a, b, c, bias, scale_a, scale_b, scale_out, stream)
+        run(Call(a, b, c, bias, scale_a, scale_b, call.scale_out, call.stream))
 
     return run_arranged
 
@@ -210,16 +190,8 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
     )  # fmt: skip
     floats, counts = plan.sums(given)
 
-    def run(
-        a: HostArray,
-        b: HostArray,
-        c: HostArray,
-        bias: Extra,
-        scale_a: Extra,
-        scale_b: Extra,
-        scale_out: Extra,
-        stream: object,
-    ) -> None:
+    def run(call: Call) -> None:
+        a, b, c, bias, scale_a, scale_b, scale_out, stream = call
         if turned and scale_b is not None:
             scale_b = scale_b.T
         a, b = pack_a(a, "a", stream), pack_b(b, "b", stream)
@@ -273,16 +245,8 @@ def few_rows(request: Request, out: Array, where: Target) -> Run | None:
     blocks = -(-n // slim.rows) * -(-m // slim.tokens)
     from .few.slim_kernel import slim_matmul
 
-    def run(
-        a: HostArray,
-        b: HostArray,
-        c: HostArray,
-        bias: Extra,
-        scale_a: Extra,
-        scale_b: Extra,
-        scale_out: Extra,
-        stream: object,
-    ) -> None:
+    def run(call: Call) -> None:
+        a, b, c, bias, *_, stream = call
         work = counters = None
         if slim.slices > 1:
             work = scratch(c, "sums", blocks * slim.slices * slim.rows * slim.tokens, "float32", stream)
@@ -297,18 +261,9 @@ def run_thin(numbers: tuple[int, int, int, int, int, int, thin.Thin, str, bool])
     """`thin_kernel` with these extents, steps and its form."""
     from .few.thin_kernel import thin_matmul
 
-    def run(
-        a: HostArray,
-        b: HostArray,
-        c: HostArray,
-        bias: Extra,
-        scale_a: Extra,
-        scale_b: Extra,
-        scale_out: Extra,
-        stream: object,
-    ) -> None:
-        more = () if stream is None else (stream,)
-        thin_matmul(a, b, c, bias, *numbers, *more)
+    def run(call: Call) -> None:
+        more = () if call.stream is None else (call.stream,)
+        thin_matmul(call.a, call.b, call.out, call.bias, *numbers, *more)
 
     return run
 
@@ -349,19 +304,10 @@ def on_ampere(request: Request, out: Array, where: Target) -> Run | None:
     )
     activation = request.activation
 
-    def run(
-        a: HostArray,
-        b: HostArray,
-        c: HostArray,
-        bias: Extra,
-        scale_a: Extra,
-        scale_b: Extra,
-        scale_out: Extra,
-        stream: object,
-    ) -> None:
-        x, y, out = (units(t) if aligned else rows_of(t) for t in (a, b.T, c))
-        more = {} if stream is None else {"stream": stream}
-        gemm_sm80(x, y, out, activation, bias, **more)
+    def run(call: Call) -> None:
+        x, y, out = (units(t) if aligned else rows_of(t) for t in (call.a, call.b.T, call.out))
+        more = {} if call.stream is None else {"stream": call.stream}
+        gemm_sm80(x, y, out, activation, call.bias, **more)
 
     return run
 
@@ -393,16 +339,8 @@ def anywhere(request: Request, out: Array) -> Run:
         out.strides[-2], out.strides[-1], batch_c, request.activation, single, request.blocked,
     )  # fmt: skip
 
-    def run(
-        a: HostArray,
-        b: HostArray,
-        c: HostArray,
-        bias: Extra,
-        scale_a: Extra,
-        scale_b: Extra,
-        scale_out: Extra,
-        stream: object,
-    ) -> None:
+    def run(call: Call) -> None:
+        a, b, c, bias, scale_a, scale_b, scale_out, stream = call
         more = {} if stream is None else {"stream": stream}
         if scale_out is not None:
             more["scale_out"] = scale_out

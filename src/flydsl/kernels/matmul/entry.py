@@ -12,7 +12,7 @@ from .amd.blocks import MxMatrix
 from .amd.weights import PreshuffledWeight, as_matrix
 from .arrays import Array, HostArray, address, array_key, describe, empty, environment_key, is_torch
 from .calls import decide, decide_moved
-from .operands import Run, Target
+from .operands import Call, Run, Target
 from .request import SUMS, Request, check, check_apart, check_out, check_precision, check_scale_out
 from .weights import QuantizedWeight
 
@@ -103,7 +103,7 @@ def matmul(
     if known.run is not None:
         if not request.blocked:
             scale_a, scale_b = _flat(scale_a), _flat(scale_b)
-        known.run(a, b, out, bias, scale_a, scale_b, _flat(scale_out), stream)
+        known.run(Call(a, b, out, bias, scale_a, scale_b, _flat(scale_out), stream))
     return out
 
 

@@ -15,8 +15,22 @@ UNIT = 16
 
 Extra: TypeAlias = "HostArray | None"
 """A bias or scale, where there is one."""
-Run: TypeAlias = "Callable[[HostArray, HostArray, HostArray, Extra, Extra, Extra, Extra, object], None]"
-"""A call with a, b, out, bias, scale_a, scale_b, scale_out and the stream."""
+
+
+class Call(NamedTuple):
+    """The arrays of a call, and its stream."""
+
+    a: HostArray
+    b: HostArray
+    out: HostArray
+    bias: Extra
+    scale_a: Extra
+    scale_b: Extra
+    scale_out: Extra
+    stream: object
+
+
+Run: TypeAlias = "Callable[[Call], None]"
 
 
 class Matrix(NamedTuple):
@@ -78,4 +92,4 @@ def result_form(request: Request, out: Array) -> tuple[bool, int, int, bool, boo
     return flip, step, batch, engine, pairs
 
 
-__all__ = ["UNIT", "Extra", "Matrix", "Run", "Target", "left", "result_form", "right", "scale_form"]
+__all__ = ["UNIT", "Call", "Extra", "Matrix", "Run", "Target", "left", "result_form", "right", "scale_form"]

@@ -5,38 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from flydsl.errors import DSLTypeError, DSLValueError
 
-from ..matmul.arrays import HostArray, TorchArray, address, is_torch, packed, type_name
+from ..matmul.arrays import Array, HostArray, TorchArray, address, is_torch, packed, type_name
 
 FLOATS = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 """Types of rows, with their bytes; float64 is summed in float64, all others in float32."""
-SIZES = {
-    **FLOATS, "int64": 8, "int32": 4, "int8": 1, "uint8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1,
-}  # fmt: skip
 INDICES = ("int32", "int64")
 
 Given: TypeAlias = Any
 """A result: an array of the library that the arguments are of, which type checkers cannot tell."""
-
-
-class Array(NamedTuple):
-    """An array; strides are in elements."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: str
-    device: str
-    address: int
-
-    @property
-    def itemsize(self) -> int:
-        return SIZES[self.dtype]
-
-    def __str__(self) -> str:
-        return f"{self.dtype}{list(self.shape)}"
 
 
 _named = cache(type_name)

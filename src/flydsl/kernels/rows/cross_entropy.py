@@ -160,15 +160,25 @@ def cross_entropy(
     loss of 0 and does not count for the mean; one that is no class has a loss that is no number. Losses are float32,
     float64 for float64.
     """
-    if reduction not in REDUCTIONS:
-        raise DSLValueError(f"cross_entropy: reduction is one of {', '.join(REDUCTIONS)}, got {reduction!r}")
+    check_reduction("cross_entropy", reduction)
     losses = cross_entropy_forward(
         logits, target, ignore_index=ignore_index, label_smoothing=label_smoothing, stream=stream
     ).losses  # fmt: skip
+    return reduced(losses, target, ignore_index, reduction)
+
+
+def check_reduction(op: str, reduction: str) -> None:
+    """What becomes of the losses of rows is something that is known."""
+    if reduction not in REDUCTIONS:
+        raise DSLValueError(f"{op}: reduction is one of {', '.join(REDUCTIONS)}, got {reduction!r}")
+
+
+def reduced(losses: Given, target: Given, ignored: int, reduction: str) -> Given:
+    """The losses of rows as they are, their sum, or the mean of those that count."""
     if reduction == "none":
         return losses
     total = losses.sum()
-    counted: Given = target != ignore_index
+    counted: Given = target != ignored
     return total if reduction == "sum" else total / counted.sum()
 
 

@@ -17,7 +17,7 @@ from flydsl.errors import DSLTypeError, DSLValueError
 from .arrays import INDICES, Given, HostArray, describe, matrix, same_place, shaped, type_of, vacant, vector, zeros
 from .call import arrays_only, described, more_of, recall
 from .columns import column_sums
-from .cross_entropy import REDUCTIONS, Loss, cross_entropy_back
+from .cross_entropy import Loss, check_reduction, cross_entropy_back, reduced
 from .form import Form, form_of
 from .lines import ADD, Lines, logarithm, power
 from .softmax_kernels import blocks_for, row_of, top_and_sum
@@ -168,16 +168,11 @@ def linear_cross_entropy(
     >>> linear_cross_entropy(x, weight, np.array([1, 2]), reduction="none", piece=(2, 2)).round(4)
     array([2.1698, 0.1429], dtype=float32)
     """
-    if reduction not in REDUCTIONS:
-        raise DSLValueError(f"linear_cross_entropy: reduction is one of {', '.join(REDUCTIONS)}, got {reduction!r}")
+    check_reduction("linear_cross_entropy", reduction)
     losses = linear_cross_entropy_forward(
         x, weight, target, bias, ignore_index=ignore_index, label_smoothing=label_smoothing, piece=piece, stream=stream
     ).losses
-    if reduction == "none":
-        return losses
-    total = losses.sum()
-    counted: Given = target != ignore_index
-    return total if reduction == "sum" else total / counted.sum()
+    return reduced(losses, target, ignore_index, reduction)
 
 
 def linear_cross_entropy_forward(

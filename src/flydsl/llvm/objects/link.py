@@ -66,10 +66,10 @@ def check_defined(obj: bytes) -> None:
         )
 
 
-def link_with_lld(obj: bytes, tool: tools.Tool | None = None) -> tuple[bytes, str]:
+def link_with_lld(obj: bytes) -> tuple[bytes, str]:
     """Link with `ld.lld -shared`; the code object and which linker made it."""
     check_defined(obj)
-    tool = tool or tools.find_tool("ld.lld")
+    tool = tools.find_tool("ld.lld")
     with tempfile.TemporaryDirectory(prefix="flydsl-link-") as folder:
         Path(folder, "kernel.o").write_bytes(obj)
         tools.run_tool(

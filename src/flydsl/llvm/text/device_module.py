@@ -11,10 +11,9 @@ from typing import Any, ClassVar
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import FusedLoc
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute
 
 from ...dialects.upstream import gpu, llvm
-from ...errors import DSLCompileError
 from ...lowering.rules.gpu_rules import GpuTarget, sizes_of
 from ...lowering.rules.kernel_rules import FunctionFacts, kernel_facts
 from . import debug_info
@@ -60,7 +59,9 @@ class DeviceText:
             elif op.name == "llvm.func":
                 self._lowered(text, op)
             elif not isinstance(op, llvm.GlobalOp):
-                raise _not_llvm(op)
+                from .llvm_ops import untranslatable
+
+                raise untranslatable(op)
         self.finish(text)
         return text.text()
 
@@ -124,12 +125,6 @@ def _scoped(module: gpu.ModuleOp) -> debug_info.DebugInfo | None:
                 directives = emission == "DebugDirectivesOnly"
                 return debug_info.DebugInfo("DebugDirectivesOnly" if directives else "LineTablesOnly")
     return None
-
-
-def _not_llvm(op: Operation) -> DSLCompileError:
-    error = DSLCompileError(f"cannot be converted to LLVM IR: '{op.name}' is not of the llvm dialect")
-    error.ir_location = op.location  # pyright: ignore[reportAttributeAccessIssue]
-    return error
 
 
 __all__ = ["DeviceText"]

@@ -440,7 +440,6 @@ class FunctionText(Sink[str]):
         return lambda f, _: write(f)
 
     def write(self, op: Operation) -> None:
-        """Write one op."""
         handler = self.rules.get(type(op)) or self.late(op)
         handler(self, op)
 

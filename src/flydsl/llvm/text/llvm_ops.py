@@ -100,7 +100,7 @@ class LlvmFunctionText(FunctionText):
             else:
                 write = getattr(op, "write_llvm", None)
                 if write is None:
-                    raise _untranslatable(op)
+                    raise untranslatable(op)
                 write(self)
             if self.locations is not None:
                 self.locations.annotate(self.lines, start, op)
@@ -185,7 +185,8 @@ def _successors(block: Block) -> Sequence[Block]:
     return tuple(block.last_op.successors)[::-1] if block.last_op is not None else ()
 
 
-def _untranslatable(op: Operation) -> DSLCompileError:
+def untranslatable(op: Operation) -> DSLCompileError:
+    """The refusal of an op of another dialect."""
     error = DSLCompileError(f"cannot be converted to LLVM IR: '{op.name}' is not of the llvm dialect")
     error.ir_location = op.location  # pyright: ignore[reportAttributeAccessIssue]
     return error
@@ -415,5 +416,6 @@ __all__ = [
     "STRAIGHT",
     "LlvmFunctionText",
     "function_body",
+    "untranslatable",
     "write_function",
 ]

@@ -6,11 +6,10 @@ from .module_text import ModuleText
 from .spelling import quoted
 
 
-def string_constant(module: ModuleText, text: str, space: int = 0) -> str:
+def string_constant(module: ModuleText, text: str) -> str:
     """Address of a zero-terminated constant, made once per text."""
     data = text.encode() + b"\0"
-    where = f" addrspace({space})" if space else ""
-    tail = f"unnamed_addr{where} constant [{len(data)} x i8] c{quoted(data)}, align 1"
+    tail = f"unnamed_addr constant [{len(data)} x i8] c{quoted(data)}, align 1"
     for line in module.globals:
         if line.endswith(tail):
             return line.split(" = ")[0]

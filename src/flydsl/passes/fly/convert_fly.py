@@ -580,7 +580,6 @@ def mma_call(
     b: Sequence[Operand],
     c: Operand,
 ) -> None:
-    """A call of an MMA atom."""
     scaled_state(r, state_of(atom), a, b)
     r.call_mma(atom.op, d, a[0], b[0], c)
 

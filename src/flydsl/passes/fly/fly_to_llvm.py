@@ -126,7 +126,6 @@ class FlyToLlvm(LayoutLowering, FlyConversion):
         return self.from_struct(data, parts[0] if parts else None)
 
     def fields(self, struct: SSAValue) -> list[SSAValue]:
-        """All fields of a struct."""
         types = cast(llvm.StructType, struct.type).fields
         return [
             self.b.pure(llvm.ExtractValueOp, (struct,), t, {"position": i64_list((i,))}) for i, t in enumerate(types)

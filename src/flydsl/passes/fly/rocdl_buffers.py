@@ -66,7 +66,6 @@ class BufferMemory(Rebuilder):
     # --- pointers -------------------------------------------------------------------------------------------------
 
     def descriptor_type(self) -> Attribute:
-        """Type of a descriptor."""
         if self.has("amd"):
             return llvm.ptr(8)
         raise DSLCompileError(f"buffer memory is a feature of AMD GPUs; the target '{self.target}' has none")

@@ -165,7 +165,6 @@ def _wanted(each: Iterable[range | None]) -> range | None:
 
 
 def _numbers(blocks: Blocks, grid: tuple[int, int, int]) -> range | None:
-    """Numbers of blocks in a grid."""
     if blocks is None or isinstance(blocks, range):
         return blocks
     x, y, z = blocks

@@ -3,7 +3,7 @@
 // expected-error @+1 {{invalid basis: expected a basis leaf such as 1E0}}
 func.func private @basis(!fly.basis<4>) -> ()
 // -----
-// expected-error @+1 {{invalid composed layout: expected a composed layout, got a plain one}}
+// expected-error @+1 {{invalid composed layout: expected a composed layout 'inner o offset o outer', got '(8,8):(8,1)'}}
 func.func private @composed(!fly.composed_layout<(8,8):(8,1)>) -> ()
 // -----
 // expected-error @+1 {{alignment must be a positive multiple of element byte size (4), got 6}}

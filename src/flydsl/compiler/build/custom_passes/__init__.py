@@ -14,7 +14,7 @@ The three entry points:
 from __future__ import annotations
 
 from .config import PassConfig, Plugin, resolve
-from .flow import check_kernels, kernel_set, run_flow
+from .flow import check_kernels, kernel_names, run_flow
 from .python import LLVMModule, PassHooks, around_pass, run_stage
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
     "Plugin",
     "around_pass",
     "check_kernels",
-    "kernel_set",
+    "kernel_names",
     "resolve",
     "run_flow",
     "run_stage",

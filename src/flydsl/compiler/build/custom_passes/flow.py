@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -34,6 +33,7 @@ from flydsl.llvm.external import Emit
 
 if TYPE_CHECKING:
     from flydsl.compiler.backends.base import BaseBackend, DeviceBinary, Options
+    from flydsl.dialects.upstream import gpu
 
 
 def run_flow(
@@ -42,14 +42,18 @@ def run_flow(
     options: Options,
     config: PassConfig,
     *,
+    kernels: Sequence[str] | None = None,
     hints: Mapping[str, object] | None = None,
     folder: Path | None = None,
 ) -> DeviceBinary:
-    """Device code of one module with the user's passes; working files go to `folder` and stay there, if given."""
+    """Device code of one module with the user's passes, which must keep its kernels; None: whatever is visible in it.
+
+    Working files go to `folder` and stay there, if given.
+    """
     _check_backend(backend)
     try:
         with _working_folder(folder) as place:
-            flow = _Flow(backend, config, hints, place, llvm_flags(options))
+            flow = _Flow(kernels, backend, config, hints, place, llvm_flags(options))
             binary = backend.make_device_code(llvm_ir, options=options, compiler=flow.compile)
             flow.check_binary(binary)
             binary.notes.update(flow.notes)
@@ -90,29 +94,28 @@ def _working_folder(folder: Path | None) -> Generator[Path]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-_KERNEL = re.compile(
-    r"^define\b[^@\n]*\b(?:amdgpu_kernel|ptx_kernel)\b[^@\n]*@(?:\"([^\"]*)\"|([\w.$-]+))\(", re.MULTILINE
-)
+def kernel_names(device: gpu.ModuleOp) -> list[str]:
+    """The kernels of a device module, before or after they are lowered."""
+    marked = (op for op in device.body.block.ops if "gpu.kernel" in op.attributes)
+    return [cast("gpu.FuncOp", op).sym_name.data for op in marked]
 
 
-def kernel_set(text: str, module: binding.ModuleRef) -> dict[str, tuple[str, ...]]:
-    """Kernels with the types of their arguments: on GPUs by calling convention, else whatever is visible."""
+def visible_functions(module: binding.ModuleRef) -> dict[str, tuple[str, ...]]:
+    """Functions that whoever loads the code can ask for, with the types of their arguments."""
     functions = binding.defined_functions(module)
-    if module.triple.startswith(("amdgcn", "nvptx")):
-        names = {match[1] or match[2] for match in _KERNEL.finditer(text)}
-    else:
-        names = {name for name, (linkage, _) in functions.items() if linkage == "external"}
-    return {name: functions[name][1] for name in sorted(names) if name in functions}
+    return {name: functions[name][1] for name in sorted(functions) if functions[name][0] not in ("internal", "private")}
 
 
-def check_kernels(before: Mapping[str, tuple[str, ...]], after: Mapping[str, tuple[str, ...]]) -> None:
-    """Passes may do anything but this: lose a kernel, or change what it takes."""
+def check_kernels(
+    before: Mapping[str, tuple[str, ...]], after: Mapping[str, tuple[str, ...]], others: Collection[str] = ()
+) -> None:
+    """Passes may do anything but this: lose a kernel, or change what it takes. `others` were visible before, too."""
     changed = [f"kernel {name} is gone" for name in before if name not in after]
     for name, types in before.items():
         if name in after and after[name] != types:
             changed.append(f"the arguments of kernel {name} were ({', '.join(types)}), now ({', '.join(after[name])})")
     if changed:
-        added = [name for name in after if name not in before]
+        added = [name for name in after if name not in before and name not in others]
         hint = f" (new: {', '.join(added)})" if added else ""
         raise PassPipelineError(f"the passes changed the kernels of the module: {'; '.join(changed)}{hint}")
 
@@ -122,6 +125,7 @@ class _Flow:
 
     def __init__(
         self,
+        names: Sequence[str] | None,
         backend: BaseBackend,
         config: PassConfig,
         hints: Mapping[str, Any] | None,
@@ -138,7 +142,11 @@ class _Flow:
         self.folder = folder
         self.notes: dict[str, str] = {}
         self.times: dict[str, float] = {}
+        self.names = names
+        self.visible: dict[str, tuple[str, ...]] = {}
+        """Functions of the module as it came."""
         self.kernels: dict[str, tuple[str, ...]] = {}
+        """Those of them that must stay: the kernels; on the cpu, where one becomes several functions, all."""
 
     @contextmanager
     def _timed(self, name: str) -> Generator[None]:
@@ -154,7 +162,9 @@ class _Flow:
         with self._timed("parse"):
             module = codegen.load_module(ir_text, target)
             text = str(module)
-            self.kernels = kernel_set(text, module)
+            self.visible = visible_functions(module)
+            names = self.visible if self.names is None or not target.is_gpu else self.names
+            self.kernels = {name: types for name, types in self.visible.items() if name in names}
         text, _ = self._linked(self._llvm_passes("llvm-pre-opt", text, target), target)
         with self._timed("optimize"):
             module = self._middle_end(text, target, level)
@@ -165,7 +175,7 @@ class _Flow:
                 text = str(module)
         text, _ = self._linked(self._llvm_passes("llvm-post-opt", text, target), target)
         module = codegen.load_module(text, target)
-        check_kernels(self.kernels, kernel_set(text, module))
+        check_kernels(self.kernels, visible_functions(module), self.visible)
         with self._timed("emit"):
             return self._assembly_passes(self._generate(text, target, level), target)
 
@@ -260,7 +270,7 @@ class _Flow:
             passes = self.config.codegen_passes
             flags = self.flags
             made = {
-                kind: external.run_fly_llc(source, passes, plugins, target, level, emit=kind, flags=flags)[0]
+                kind: external.run_fly_llc(source, passes, plugins, target, level, emit=kind, flags=flags)
                 for kind in kinds
             }
         module = codegen.load_module(text, target)

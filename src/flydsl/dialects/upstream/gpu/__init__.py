@@ -25,10 +25,12 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.dialects.gpu import AsyncTokenType
-from xdsl.ir import Attribute, Block, BlockArgument, Data, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, SSAValue
 from xdsl.irdl import (
+    AnyAttr,
     AttrSizedOperandSegments,
     IRDLOperation,
+    VarConstraint,
     attr_def,
     irdl_attr_definition,
     irdl_op_definition,
@@ -43,7 +45,7 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import AttrParser, Parser, UnresolvedOperand
+from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure, SymbolOpInterface, SymbolTable
 from xdsl.utils.exceptions import VerifyException
@@ -51,7 +53,7 @@ from xdsl.utils.exceptions import VerifyException
 from ....ir.builder import i32_list
 from ....ir.emitter import operands_of
 from ....ir.types import dense_ints
-from ..keyword_attr import KeywordAttr
+from ..keyword_attr import BracketedKeywordAttr, KeywordAttr
 
 DIMENSIONS = ("x", "y", "z")
 SHUFFLE_MODES = ("xor", "up", "down", "idx")
@@ -77,36 +79,14 @@ class ShuffleModeAttr(KeywordAttr):
 DIM_ATTRS = {d: DimensionAttr(d) for d in DIMENSIONS}
 
 
-def _parse_bound(parser: Parser) -> dict[str, Attribute]:
-    """`upper_bound 64`, if it is there."""
-    if parser.parse_optional_keyword("upper_bound") is None:
-        return {}
-    return {"upper_bound": IntegerAttr(parser.parse_integer(), _index)}
-
-
-def _print_bound(printer: Printer, bound: IntegerAttr | None) -> None:
-    if bound is not None:
-        printer.print_string(f" upper_bound {bound.value.data}")
-
-
 class IdOp(IRDLOperation):
     """An index per dimension: `gpu.thread_id x`."""
 
     dimension = prop_def(DimensionAttr)
-    upper_bound = opt_prop_def(IntegerAttr)
+    upper_bound = opt_prop_def(IntegerAttr.constr(_index))
     result = result_def(IndexType)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> IdOp:
-        props: dict[str, Attribute] = {"dimension": DimensionAttr(DimensionAttr.parse_parameter(parser))}
-        props |= _parse_bound(parser)
-        attrs = parser.parse_optional_attr_dict()
-        return cast(IdOp, cls.create(result_types=[_index], properties=props, attributes=attrs))
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {self.dimension.data}")
-        _print_bound(printer, self.upper_bound)
-        printer.print_op_attributes(self.attributes)
+    traits = traits_def(Pure())
+    assembly_format = "$dimension (`upper_bound` $upper_bound^)? attr-dict"
 
 
 @irdl_op_definition
@@ -114,7 +94,6 @@ class ThreadIdOp(IdOp):
     """Index of the thread in its block."""
 
     name = "gpu.thread_id"
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition
@@ -122,7 +101,6 @@ class BlockIdOp(IdOp):
     """Index of the block in the grid."""
 
     name = "gpu.block_id"
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition
@@ -130,7 +108,6 @@ class BlockDimOp(IdOp):
     """Threads per block."""
 
     name = "gpu.block_dim"
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition
@@ -138,28 +115,15 @@ class GridDimOp(IdOp):
     """Blocks per grid."""
 
     name = "gpu.grid_dim"
-    traits = traits_def(Pure())
 
 
 class NullaryOp(IRDLOperation):
     """An index without arguments: `gpu.subgroup_size : index`."""
 
-    upper_bound = opt_prop_def(IntegerAttr)
+    upper_bound = opt_prop_def(IntegerAttr.constr(_index))
     result = result_def(IndexType)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> NullaryOp:
-        props = _parse_bound(parser)
-        attrs = parser.parse_optional_attr_dict()
-        if parser.parse_optional_punctuation(":") is not None:
-            parser.parse_type()
-        return cast(NullaryOp, cls.create(result_types=[_index], properties=props, attributes=attrs))
-
-    def print(self, printer: Printer) -> None:
-        _print_bound(printer, self.upper_bound)
-        printer.print_op_attributes(self.attributes)
-        if self.name != "gpu.lane_id":
-            printer.print_string(" : index")
+    traits = traits_def(Pure())
+    assembly_format = "(`upper_bound` $upper_bound^)? attr-dict `:` type($result)"
 
 
 @irdl_op_definition
@@ -167,7 +131,7 @@ class LaneIdOp(NullaryOp):
     """Index of the thread in its warp or wave."""
 
     name = "gpu.lane_id"
-    traits = traits_def(Pure())
+    assembly_format = "(`upper_bound` $upper_bound^)? attr-dict"
 
 
 @irdl_op_definition
@@ -175,27 +139,14 @@ class SubgroupSizeOp(NullaryOp):
     """Threads of a warp or wave."""
 
     name = "gpu.subgroup_size"
-    traits = traits_def(Pure())
 
 
 @irdl_attr_definition
-class BarrierScopeAttr(Data[str]):
+class BarrierScopeAttr(BracketedKeywordAttr):
     """`#gpu.barrier_scope<subgroup>`: who meets at a barrier."""
 
     name = "gpu.barrier_scope"
-    choices: ClassVar[tuple[str, ...]] = ("workgroup", "subgroup")
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> str:
-        with parser.in_angle_brackets():
-            start = parser.pos
-            word = parser.parse_identifier()
-            if word not in cls.choices:
-                parser.raise_error(f"expected one of {', '.join(cls.choices)}, got '{word}'", start, start + len(word))
-            return word
-
-    def print_parameter(self, printer: Printer) -> None:
-        printer.print_string(f"<{self.data}>")
+    choices = ("workgroup", "subgroup")
 
 
 @irdl_op_definition
@@ -206,7 +157,8 @@ class BarrierOp(IRDLOperation):
     """
 
     name = "gpu.barrier"
-    scope = opt_prop_def(BarrierScopeAttr)
+    scope = opt_prop_def(BarrierScopeAttr, default_value=BarrierScopeAttr("workgroup"))
+    assembly_format = "(`scope` $scope^)? attr-dict"
 
     @property
     def of_warp(self) -> bool:
@@ -214,51 +166,20 @@ class BarrierOp(IRDLOperation):
         scope = self.properties.get("scope")
         return scope is not None and cast(BarrierScopeAttr, scope).data == "subgroup"
 
-    @classmethod
-    def parse(cls, parser: Parser) -> BarrierOp:
-        props: dict[str, Attribute] = {}
-        if parser.parse_optional_keyword("scope"):
-            props["scope"] = BarrierScopeAttr(BarrierScopeAttr.parse_parameter(parser))
-        return cast(BarrierOp, cls.create(properties=props, attributes=parser.parse_optional_attr_dict()))
-
-    def print(self, printer: Printer) -> None:
-        if self.of_warp:
-            printer.print_string(" scope <subgroup>")
-        printer.print_op_attributes(self.attributes)
-
 
 @irdl_op_definition
 class ShuffleOp(IRDLOperation):
     """`%r, %valid = gpu.shuffle xor %v, %offset, %width : f32`: a value of another lane."""
 
     name = "gpu.shuffle"
-    value = operand_def()
+    T: ClassVar = VarConstraint("T", AnyAttr())
+    value = operand_def(T)
     offset = operand_def(i32)
     width = operand_def(i32)
     mode = prop_def(ShuffleModeAttr)
-    shuffle_result = result_def()
+    shuffle_result = result_def(T)
     valid = result_def(i1)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> ShuffleOp:
-        mode = ShuffleModeAttr(ShuffleModeAttr.parse_parameter(parser))
-        pos = parser.pos
-        operands = parser.parse_comma_separated_list(Parser.Delimiter.NONE, parser.parse_unresolved_operand)
-        attrs = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
-        resolved = parser.resolve_operands(operands, (type_, i32, i32), pos)
-        return cast(
-            ShuffleOp,
-            cls.create(operands=resolved, result_types=[type_, i1], properties={"mode": mode}, attributes=attrs),
-        )
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {self.mode.data} ")
-        printer.print_list(self.operands, printer.print_operand)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.value.type)
+    assembly_format = "$mode $value `,` $offset `,` $width attr-dict `:` type($value)"
 
 
 @irdl_op_definition
@@ -268,32 +189,7 @@ class PrintfOp(IRDLOperation):
     name = "gpu.printf"
     format = prop_def(StringAttr)
     args = var_operand_def()
-
-    @classmethod
-    def parse(cls, parser: Parser) -> PrintfOp:
-        format_ = StringAttr(parser.parse_str_literal())
-        attrs = parser.parse_optional_attr_dict()
-        parser.parse_optional_punctuation(",")
-        pos = parser.pos
-        unresolved = parser.parse_optional_undelimited_comma_separated_list(
-            parser.parse_optional_unresolved_operand, parser.parse_unresolved_operand
-        )
-        operands: Sequence[SSAValue] = ()
-        if unresolved:
-            parser.parse_punctuation(":")
-            types = parser.parse_comma_separated_list(Parser.Delimiter.NONE, parser.parse_type)
-            operands = parser.resolve_operands(unresolved, types, pos)
-        return cast(PrintfOp, cls.create(operands=operands, properties={"format": format_}, attributes=attrs))
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_attribute(self.format)
-        printer.print_op_attributes(self.attributes)
-        if self.args:
-            printer.print_string(", ")
-            printer.print_list(self.args, printer.print_operand)
-            printer.print_string(" : ")
-            printer.print_list([a.type for a in self.args], printer.print_attribute)
+    assembly_format = "$format attr-dict (`,` $args^ `:` type($args))?"
 
 
 @irdl_op_definition
@@ -320,9 +216,7 @@ class ModuleOp(IRDLOperation):
         body = parser.parse_region()
         if not body.blocks:
             body.add_block(Block())
-        return cast(
-            ModuleOp, cls.create(properties=props, regions=[body], attributes=attrs.data if attrs is not None else {})
-        )
+        return cls.create(properties=props, regions=[body], attributes=attrs.data if attrs is not None else {})
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -428,7 +322,7 @@ class FuncOp(IRDLOperation):
             if prop in attrs:
                 props[prop] = attrs.pop(prop)
         body = parser.parse_region([*args, *memory])
-        return cast(FuncOp, cls.create(properties=props, regions=[body], attributes={**attrs, **own}))
+        return cls.create(properties=props, regions=[body], attributes={**attrs, **own})
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -478,25 +372,7 @@ class ReturnOp(IRDLOperation):
     name = "gpu.return"
     args = var_operand_def()
     traits = traits_def(IsTerminator())
-
-    @classmethod
-    def parse(cls, parser: Parser) -> ReturnOp:
-        pos = parser.pos
-        unresolved = parser.parse_optional_undelimited_comma_separated_list(
-            parser.parse_optional_unresolved_operand, parser.parse_unresolved_operand
-        )
-        if not unresolved:
-            return cast(ReturnOp, cls.create())
-        parser.parse_punctuation(":")
-        types = parser.parse_comma_separated_list(Parser.Delimiter.NONE, parser.parse_type)
-        return cast(ReturnOp, cls.create(operands=parser.resolve_operands(unresolved, types, pos)))
-
-    def print(self, printer: Printer) -> None:
-        if self.args:
-            printer.print_string(" ")
-            printer.print_list(self.args, printer.print_operand)
-            printer.print_string(" : ")
-            printer.print_list([a.type for a in self.args], printer.print_attribute)
+    assembly_format = "attr-dict ($args^ `:` type($args))?"
 
 
 class LaunchParts(NamedTuple):
@@ -605,19 +481,14 @@ class LaunchFuncOp(IRDLOperation):
             *(t for _, t in args),
             *([stream_type] * len(stream)),
         ]
-        return cast(
-            LaunchFuncOp,
-            cls.create(
-                operands=parser.resolve_operands(values, types, pos),
-                result_types=[token] if has_token else [],
-                properties={
-                    "kernel": kernel,
-                    "operandSegmentSizes": cls.segments(
-                        len(deps), bool(cluster), bool(shared), len(args), bool(stream)
-                    ),
-                },
-                attributes=attrs,
-            ),
+        return cls.create(
+            operands=parser.resolve_operands(values, types, pos),
+            result_types=[token] if has_token else [],
+            properties={
+                "kernel": kernel,
+                "operandSegmentSizes": cls.segments(len(deps), bool(cluster), bool(shared), len(args), bool(stream)),
+            },
+            attributes=attrs,
         )
 
     def print(self, printer: Printer) -> None:

@@ -209,7 +209,7 @@ class BinaryOp(IRDLOperation):
         given = parser.parse_optional_attr_dict_with_keyword()
         objects = parser.parse_comma_separated_list(Parser.Delimiter.SQUARE, parser.parse_attribute)
         props["objects"] = ArrayAttr(objects)
-        return cast(BinaryOp, cls.create(properties=props, attributes=dict(given.data) if given is not None else {}))
+        return cls.create(properties=props, attributes=dict(given.data) if given is not None else {})
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from xdsl.irdl import irdl_op_definition, traits_def
-from xdsl.traits import Pure
+from xdsl.irdl import irdl_op_definition
 
 from . import IdOp, NullaryOp
 
@@ -13,7 +12,6 @@ class GlobalIdOp(IdOp):
     """Index of the thread in the grid."""
 
     name = "gpu.global_id"
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition
@@ -21,7 +19,6 @@ class ClusterIdOp(IdOp):
     """Index of the cluster in the grid."""
 
     name = "gpu.cluster_id"
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition
@@ -29,7 +26,6 @@ class ClusterDimOp(IdOp):
     """Clusters per grid."""
 
     name = "gpu.cluster_dim"
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition
@@ -37,7 +33,6 @@ class ClusterBlockIdOp(IdOp):
     """Index of the block in its cluster."""
 
     name = "gpu.cluster_block_id"
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition
@@ -45,7 +40,6 @@ class ClusterDimBlocksOp(IdOp):
     """Blocks per cluster."""
 
     name = "gpu.cluster_dim_blocks"
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition
@@ -53,7 +47,6 @@ class SubgroupIdOp(NullaryOp):
     """Index of the warp or wave in its block."""
 
     name = "gpu.subgroup_id"
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition
@@ -61,7 +54,6 @@ class NumSubgroupsOp(NullaryOp):
     """Warps or waves of a block."""
 
     name = "gpu.num_subgroups"
-    traits = traits_def(Pure())
 
 
 ID_OPS = [

@@ -9,8 +9,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from xdsl.dialects.builtin import StringAttr, i1, i32, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
@@ -28,8 +26,6 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from ..keyword_attr import KeywordAttr
-
-VOTES = ("any", "all")
 
 
 @irdl_op_definition
@@ -91,9 +87,8 @@ class SubgroupBroadcastOp(IRDLOperation):
         operands = [parser.resolve_operand(value, type_)]
         if lane is not None:
             operands.append(parser.resolve_operand(lane, i32))
-        return cast(
-            SubgroupBroadcastOp,
-            cls.create(operands=operands, result_types=[type_], properties={"broadcast_type": kind}, attributes=attrs),
+        return cls.create(
+            operands=operands, result_types=[type_], properties={"broadcast_type": kind}, attributes=attrs
         )
 
     def print(self, printer: Printer) -> None:
@@ -112,4 +107,4 @@ WARP_OPS = [BallotOp, VoteOp, SubgroupBroadcastOp]
 WARP_ATTRS = [BroadcastAttr]
 """The attributes of this file."""
 
-__all__ = ["VOTES", "WARP_ATTRS", "WARP_OPS", "BallotOp", "SubgroupBroadcastOp", "VoteOp"]
+__all__ = ["WARP_ATTRS", "WARP_OPS", "BallotOp", "SubgroupBroadcastOp", "VoteOp"]

@@ -36,8 +36,10 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 
 from ....ir.types import dense_ints
+from ..keyword_attr import parse_word
+from ..op_text import parse_dict, parse_types, print_dict, print_types
 from .gep import GEP_DYNAMIC, GEPOp
-from .memory import ORDERINGS, LoadOp, StoreOp
+from .memory import ORDERING_WORDS, ORDERINGS, LoadOp, StoreOp, parse_ordering, parse_scope, print_scope
 from .struct import StructType, packed_struct
 
 ATOMIC_BINARY = (
@@ -79,14 +81,11 @@ class ExtractValueOp(IRDLOperation):
         attrs = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         type_ = parser.parse_type()
-        return cast(
-            ExtractValueOp,
-            cls.create(
-                operands=[parser.resolve_operand(unresolved, type_)],
-                result_types=[_field_at(type_, at)],
-                properties={"position": DenseArrayBase.from_list(i64, at)},
-                attributes=attrs,
-            ),
+        return cls.create(
+            operands=[parser.resolve_operand(unresolved, type_)],
+            result_types=[_field_at(type_, at)],
+            properties={"position": DenseArrayBase.from_list(i64, at)},
+            attributes=attrs,
         )
 
     def print(self, printer: Printer) -> None:
@@ -119,14 +118,11 @@ class InsertValueOp(IRDLOperation):
         attrs = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         type_ = parser.parse_type()
-        return cast(
-            InsertValueOp,
-            cls.create(
-                operands=parser.resolve_operands([container, value], [type_, _field_at(type_, at)], pos),
-                result_types=[type_],
-                properties={"position": DenseArrayBase.from_list(i64, at)},
-                attributes=attrs,
-            ),
+        return cls.create(
+            operands=parser.resolve_operands([container, value], [type_, _field_at(type_, at)], pos),
+            result_types=[type_],
+            properties={"position": DenseArrayBase.from_list(i64, at)},
+            attributes=attrs,
         )
 
     def print(self, printer: Printer) -> None:
@@ -172,48 +168,30 @@ class AtomicRMWOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> AtomicRMWOp:
-        word = parser.parse_identifier()
-        if word not in ATOMIC_BINARY:
-            parser.raise_error(f"expected one of {', '.join(ATOMIC_BINARY)}, got '{word}'")
+        word = parse_word(parser, ATOMIC_BINARY)
         pos = parser.pos
         operands = parser.parse_comma_separated_list(Parser.Delimiter.NONE, parser.parse_unresolved_operand)
         props: dict[str, Attribute] = {"bin_op": IntegerAttr(ATOMIC_BINARY.index(word), i64)}
-        if parser.parse_optional_keyword("syncscope") is not None:
-            parser.parse_punctuation("(")
-            props["syncscope"] = StringAttr(parser.parse_str_literal())
-            parser.parse_punctuation(")")
-        ordering = parser.parse_identifier()
-        if ordering not in ORDERINGS:
-            parser.raise_error(f"expected one of {', '.join(ORDERINGS)}, got '{ordering}'")
-        props["ordering"] = IntegerAttr(ORDERINGS[ordering], i64)
-        attrs = parser.parse_optional_attr_dict()
-        if "alignment" in attrs:
-            props["alignment"] = attrs.pop("alignment")
+        parse_scope(parser, props)
+        props["ordering"] = parse_ordering(parser)
+        more, attrs = parse_dict(parser, cls)
         parser.parse_punctuation(":")
-        types = parser.parse_comma_separated_list(Parser.Delimiter.NONE, parser.parse_type)
-        return cast(
-            AtomicRMWOp,
-            cls.create(
-                operands=parser.resolve_operands(operands, types, pos),
-                result_types=[types[1]],
-                properties=props,
-                attributes=attrs,
-            ),
+        types = parse_types(parser)
+        return cls.create(
+            operands=parser.resolve_operands(operands, types, pos),
+            result_types=[types[1]],
+            properties={**props, **more},
+            attributes=attrs,
         )
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {ATOMIC_BINARY[self.bin_op.value.data]} ")
         printer.print_list(self.operands, printer.print_operand)
-        if self.syncscope is not None:
-            printer.print_string(f' syncscope("{self.syncscope.data}")')
-        names = {v: k for k, v in ORDERINGS.items()}
-        printer.print_string(f" {names[self.ordering.value.data]}")
-        attrs = dict(self.attributes)
-        if self.alignment is not None:
-            attrs["alignment"] = self.alignment
-        printer.print_op_attributes(attrs)
+        print_scope(printer, self.syncscope)
+        printer.print_string(f" {ORDERING_WORDS[self.ordering.value.data]}")
+        print_dict(printer, self, ("bin_op", "ordering", "syncscope"))
         printer.print_string(" : ")
-        printer.print_list([v.type for v in self.operands], printer.print_attribute)
+        print_types(printer, self.operands)
 
 
 AllocaOp = xllvm.AllocaOp

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, UnitAttr, i1
 from xdsl.dialects.llvm import LLVMPointerType
 from xdsl.ir import Attribute
@@ -53,14 +51,11 @@ class CmpXchgOp(IRDLOperation):
         where = parser.parse_type()
         parser.parse_punctuation(",")
         type_ = parser.parse_type()
-        return cast(
-            CmpXchgOp,
-            cls.create(
-                operands=parser.resolve_operands(operands, [where, type_, type_], pos),
-                result_types=[cmpxchg_type(type_)],
-                properties={**props, **more},
-                attributes=attrs,
-            ),
+        return cls.create(
+            operands=parser.resolve_operands(operands, [where, type_, type_], pos),
+            result_types=[cmpxchg_type(type_)],
+            properties={**props, **more},
+            attributes=attrs,
         )
 
     def print(self, printer: Printer) -> None:
@@ -90,7 +85,7 @@ class FenceOp(IRDLOperation):
         props: dict[str, Attribute] = {}
         parse_scope(parser, props)
         props["ordering"] = parse_ordering(parser)
-        return cast(FenceOp, cls.create(properties=props, attributes=parser.parse_optional_attr_dict()))
+        return cls.create(properties=props, attributes=parser.parse_optional_attr_dict())
 
     def print(self, printer: Printer) -> None:
         print_scope(printer, self.syncscope)

@@ -65,7 +65,7 @@ class BrOp(IRDLOperation):
     def parse(cls, parser: Parser) -> BrOp:
         block, values = _parse_target(parser)
         props, attrs = parse_dict(parser, cls)
-        return cast(BrOp, cls.create(operands=values, successors=[block], properties=props, attributes=attrs))
+        return cls.create(operands=values, successors=[block], properties=props, attributes=attrs)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -100,14 +100,11 @@ class CondBrOp(IRDLOperation):
         parser.parse_punctuation(",")
         otherwise, no = _parse_target(parser)
         props, attrs = parse_dict(parser, cls)
-        return cast(
-            CondBrOp,
-            cls.create(
-                operands=[cond, *yes, *no],
-                successors=[then, otherwise],
-                properties={**props, "operandSegmentSizes": cls.segments(len(yes), len(no))},
-                attributes=attrs,
-            ),
+        return cls.create(
+            operands=[cond, *yes, *no],
+            successors=[then, otherwise],
+            properties={**props, "operandSegmentSizes": cls.segments(len(yes), len(no))},
+            attributes=attrs,
         )
 
     def print(self, printer: Printer) -> None:
@@ -165,13 +162,10 @@ class SwitchOp(IRDLOperation):
         if cases:
             type_ = VectorType(cast(IntegerType, value.type), [len(cases)])
             props["case_values"] = DenseIntOrFPElementsAttr.from_list(type_, [n for n, _, _ in cases])
-        return cast(
-            SwitchOp,
-            cls.create(
-                operands=[value, *default[1], *passed],
-                successors=[default[0], *(block for _, block, _ in cases)],
-                properties=props,
-            ),
+        return cls.create(
+            operands=[value, *default[1], *passed],
+            successors=[default[0], *(block for _, block, _ in cases)],
+            properties=props,
         )
 
     @classmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from xdsl.dialects.arith import CMPF_COMPARISON_OPERATIONS
 from xdsl.dialects.builtin import IntegerAttr, VectorType, i1, i64
@@ -51,14 +51,11 @@ class FCmpOp(IRDLOperation):
         props, attrs = parse_dict(parser, cls)
         parser.parse_punctuation(":")
         type_ = parser.parse_type()
-        return cast(
-            FCmpOp,
-            cls.create(
-                operands=parser.resolve_operands([a, b], [type_, type_], start),
-                result_types=[_flag_type(type_)],
-                properties={"predicate": IntegerAttr(_PREDICATES.index(word), i64), **props},
-                attributes=attrs,
-            ),
+        return cls.create(
+            operands=parser.resolve_operands([a, b], [type_, type_], start),
+            result_types=[_flag_type(type_)],
+            properties={"predicate": IntegerAttr(_PREDICATES.index(word), i64), **props},
+            attributes=attrs,
         )
 
     def print(self, printer: Printer) -> None:
@@ -97,14 +94,11 @@ class SelectOp(IRDLOperation):
         cond = parser.parse_type()
         parser.parse_punctuation(",")
         type_ = parser.parse_type()
-        return cast(
-            SelectOp,
-            cls.create(
-                operands=parser.resolve_operands(operands, [cond, type_, type_], pos),
-                result_types=[type_],
-                properties=props,
-                attributes=attrs,
-            ),
+        return cls.create(
+            operands=parser.resolve_operands(operands, [cond, type_, type_], pos),
+            result_types=[type_],
+            properties=props,
+            attributes=attrs,
         )
 
     def print(self, printer: Printer) -> None:

@@ -56,7 +56,6 @@ class _FieldsAttr(Data[tuple[Field, ...]]):
     NAMES: ClassVar[tuple[str, ...]]
 
     def field(self, name: str, default: Any = None) -> Any:
-        """A field."""
         return dict(self.data).get(name, default)
 
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from xdsl.dialects import llvm as xllvm
 from xdsl.dialects.builtin import (
@@ -205,7 +205,7 @@ class FuncOp(IRDLOperation):
         rest = dict(found.data) if found is not None else {}
         props |= {k: rest.pop(k) for k in list(rest) if k in property_names(cls)}
         body = parser.parse_optional_region(arguments) or Region()
-        return cast(FuncOp, cls.create(properties=props, attributes=rest, regions=[body]))
+        return cls.create(properties=props, attributes=rest, regions=[body])
 
     def print(self, printer: Printer) -> None:
         if self.linkage != EXTERNAL:
@@ -314,14 +314,11 @@ class CallOp(IRDLOperation):
             "TailCallKind": _NOT_TAIL,
             "op_bundle_sizes": DenseArrayBase.from_list(i32, []),
         }
-        return cast(
-            CallOp,
-            cls.create(
-                operands=parser.resolve_operands(operands, inputs, pos),
-                result_types=outputs,
-                properties={**defaults, **cls.properties_for(callee.data, len(operands), type_), **more},
-                attributes=attrs,
-            ),
+        return cls.create(
+            operands=parser.resolve_operands(operands, inputs, pos),
+            result_types=outputs,
+            properties={**defaults, **cls.properties_for(callee.data, len(operands), type_), **more},
+            attributes=attrs,
         )
 
     def print(self, printer: Printer) -> None:

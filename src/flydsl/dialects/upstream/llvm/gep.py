@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, i32
 from xdsl.dialects.llvm import LLVMPointerType
 from xdsl.ir import Attribute
@@ -69,18 +67,15 @@ class GEPOp(IRDLOperation):
         parser.parse_punctuation(":")
         types, results = parse_function_type(parser)
         parser.parse_punctuation(",")
-        return cast(
-            GEPOp,
-            cls.create(
-                operands=parser.resolve_operands(operands, types, pos),
-                result_types=results,
-                properties={
-                    "elem_type": parser.parse_type(),
-                    "noWrapFlags": IntegerAttr(flags, i32),
-                    "rawConstantIndices": DenseArrayBase.from_list(i32, indices),
-                },
-                attributes=attrs,
-            ),
+        return cls.create(
+            operands=parser.resolve_operands(operands, types, pos),
+            result_types=results,
+            properties={
+                "elem_type": parser.parse_type(),
+                "noWrapFlags": IntegerAttr(flags, i32),
+                "rawConstantIndices": DenseArrayBase.from_list(i32, indices),
+            },
+            attributes=attrs,
         )
 
     def print(self, printer: Printer) -> None:

@@ -8,8 +8,10 @@ from typing import Any, cast
 from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Attribute, Data
 from xdsl.irdl import IRDLOperation, irdl_attr_definition, irdl_op_definition, prop_def
-from xdsl.parser import AttrParser, Parser
+from xdsl.parser import AttrParser
 from xdsl.printer import Printer
+
+from ..keyword_attr import parse_word
 
 _BEHAVIOURS = ("error", "warning", "require", "override", "append", "append_unique", "max", "min")
 
@@ -23,10 +25,7 @@ class ModuleFlagAttr(Data[tuple[str, str, Attribute]]):
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> tuple[str, str, Attribute]:
         parser.parse_punctuation("<")
-        start = parser.pos
-        word = parser.parse_identifier()
-        if word not in _BEHAVIOURS:
-            parser.raise_error(f"expected one of {', '.join(_BEHAVIOURS)}, got '{word}'", start, start + len(word))
+        word = parse_word(parser, _BEHAVIOURS)
         parser.parse_punctuation(",")
         key = parser.parse_str_literal()
         parser.parse_punctuation(",")
@@ -49,20 +48,7 @@ class ModuleFlagsOp(IRDLOperation):
 
     name = "llvm.module_flags"
     flags = prop_def(ArrayAttr)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> ModuleFlagsOp:
-        flags = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_attribute)
-        return cast(
-            ModuleFlagsOp,
-            cls.create(properties={"flags": ArrayAttr(flags)}, attributes=parser.parse_optional_attr_dict()),
-        )
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" [")
-        printer.print_list(self.flags.data, printer.print_attribute)
-        printer.print_string("]")
-        printer.print_op_attributes(self.attributes)
+    assembly_format = "$flags attr-dict"
 
 
 _ALIAS = re.compile(r'"(?:[^"\\]|\\.)*"|[#!][A-Za-z_]\w*(?![\w.<])')

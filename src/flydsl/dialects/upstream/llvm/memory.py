@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, UnitAttr, i64
 from xdsl.dialects.llvm import LLVMPointerType
 from xdsl.ir import Attribute
@@ -12,6 +10,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from ..keyword_attr import parse_word
 from ..op_text import parse_dict, print_dict
 
 ORDERINGS = {"unordered": 1, "monotonic": 2, "acquire": 4, "release": 5, "acq_rel": 6, "seq_cst": 7}
@@ -23,11 +22,7 @@ _HIDDEN = ("ordering", "syncscope", "volatile_", "invariant")
 
 def parse_ordering(parser: Parser) -> IntegerAttr:
     """`acquire`, as its number."""
-    start = parser.pos
-    word = parser.parse_identifier()
-    if word not in ORDERINGS:
-        parser.raise_error(f"expected one of {', '.join(ORDERINGS)}, got '{word}'", start, start + len(word))
-    return IntegerAttr(ORDERINGS[word], i64)
+    return IntegerAttr(ORDERINGS[parse_word(parser, ORDERINGS)], i64)
 
 
 def parse_scope(parser: Parser, props: dict[str, Attribute]) -> None:
@@ -101,14 +96,11 @@ class LoadOp(_Access):
         where = parser.parse_type()
         parser.parse_punctuation("->")
         result = parser.parse_type()
-        return cast(
-            LoadOp,
-            cls.create(
-                operands=[parser.resolve_operand(address, where)],
-                result_types=[result],
-                properties={"ordering": _NOT_ATOMIC, **props, **more},
-                attributes=attrs,
-            ),
+        return cls.create(
+            operands=[parser.resolve_operand(address, where)],
+            result_types=[result],
+            properties={"ordering": _NOT_ATOMIC, **props, **more},
+            attributes=attrs,
         )
 
     def print(self, printer: Printer) -> None:
@@ -141,13 +133,10 @@ class StoreOp(_Access):
         type_ = parser.parse_type()
         parser.parse_punctuation(",")
         where = parser.parse_type()
-        return cast(
-            StoreOp,
-            cls.create(
-                operands=parser.resolve_operands([value, address], [type_, where], pos),
-                properties={"ordering": _NOT_ATOMIC, **props, **more},
-                attributes=attrs,
-            ),
+        return cls.create(
+            operands=parser.resolve_operands([value, address], [type_, where], pos),
+            properties={"ordering": _NOT_ATOMIC, **props, **more},
+            attributes=attrs,
         )
 
     def print(self, printer: Printer) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import VectorType
-from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def, traits_def
+from xdsl.irdl import AnyAttr, IRDLOperation, VarConstraint, irdl_op_definition, operand_def, result_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
@@ -18,25 +18,7 @@ class _CastOp(IRDLOperation):
     arg = operand_def()
     res = result_def()
     traits = traits_def(Pure())
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Any:
-        arg = parser.parse_unresolved_operand()
-        attrs = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        source = parser.parse_type()
-        parser.parse_keyword("to")
-        result = parser.parse_type()
-        return cls.create(operands=[parser.resolve_operand(arg, source)], result_types=[result], attributes=attrs)
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.arg)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.arg.type)
-        printer.print_string(" to ")
-        printer.print_attribute(self.res.type)
+    assembly_format = "$arg attr-dict `:` type($arg) `to` type($res)"
 
 
 @irdl_op_definition
@@ -74,17 +56,7 @@ class PoisonOp(IRDLOperation):
     name = "llvm.mlir.poison"
     res = result_def()
     traits = traits_def(Pure())
-
-    @classmethod
-    def parse(cls, parser: Parser) -> PoisonOp:
-        attrs = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        return cast(PoisonOp, cls.create(result_types=[parser.parse_type()], attributes=attrs))
-
-    def print(self, printer: Printer) -> None:
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.res.type)
+    assembly_format = "attr-dict `:` type($res)"
 
 
 @irdl_op_definition
@@ -92,24 +64,10 @@ class FreezeOp(IRDLOperation):
     """`llvm.freeze %x : i32`: `%x`, or some fixed value if that is poison."""
 
     name = "llvm.freeze"
-    val = operand_def()
-    res = result_def()
-
-    @classmethod
-    def parse(cls, parser: Parser) -> FreezeOp:
-        value = parser.parse_unresolved_operand()
-        attrs = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
-        operand = parser.resolve_operand(value, type_)
-        return cast(FreezeOp, cls.create(operands=[operand], result_types=[type_], attributes=attrs))
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.val)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.val.type)
+    T: ClassVar = VarConstraint("T", AnyAttr())
+    val = operand_def(T)
+    res = result_def(T)
+    assembly_format = "$val attr-dict `:` type($val)"
 
 
 @irdl_op_definition
@@ -137,13 +95,10 @@ class ExtractElementOp(IRDLOperation):
         attrs = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         type_ = parser.parse_type()
-        return cast(
-            ExtractElementOp,
-            cls.create(
-                operands=[parser.resolve_operand(whole, type_), index],
-                result_types=[cast(VectorType, type_).element_type],
-                attributes=attrs,
-            ),
+        return cls.create(
+            operands=[parser.resolve_operand(whole, type_), index],
+            result_types=[cast(VectorType, type_).element_type],
+            attributes=attrs,
         )
 
     def print(self, printer: Printer) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from ..arrays import Array, HostArray
-from ..operands import Extra, Matrix, Run, Target, left, result_form, right, scale_form
+from ..operands import Call, Matrix, Run, Target, left, result_form, right, scale_form
 from ..pack import Packing
 from ..request import Request
 from ..workspace import scratch
@@ -152,16 +152,8 @@ def on_amd(request: Request, out: Array, where: Target, shuffled: bool = False) 
     kind = "int32" if request.a.dtype == "int8" else "float32"
     from .entry import amd_matmul
 
-    def run(
-        a: HostArray,
-        b: HostArray,
-        c: HostArray,
-        bias: Extra,
-        scale_a: Extra,
-        scale_b: Extra,
-        scale_out: Extra,
-        stream: object,
-    ) -> None:
+    def run(call: Call) -> None:
+        a, b, c, bias, scale_a, scale_b, scale_out, stream = call
         a, b = pack_a(a, "a", stream), pack_b(b, "b", stream)
         if flip:
             a, b, scale_a, scale_b = b, a, scale_b, scale_a
