@@ -29,7 +29,8 @@ from flydsl.kernels.gemm_wmma import gemm_wmma
 from flydsl.kernels.rows import layer_norm, rms_norm, softmax
 from flydsl.kernels.transpose import transpose
 from flydsl.kernels.vector_add import vector_add
-from flydsl.passes.fuse import Step, check_order, plan, upper_part
+from flydsl.passes.fuse import Step, plan, upper_part
+from flydsl.passes.order import check_order
 from flydsl.passes.pipeline import parse_specs
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "kernels"))

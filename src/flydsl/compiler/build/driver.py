@@ -33,7 +33,8 @@ from ...llvm.text.spelling import type_text
 from ...llvm.text.type_layout import sequence
 from ...lowering.rebuild import location_of
 from ...passes.fly.device_module import TARGET_ATTRIBUTE
-from ...passes.fuse import Step, check_order, plan, upper_part
+from ...passes.fuse import Step, made_up_for, plan, upper_part
+from ...passes.order import check_order, check_whole
 from ...passes.pipeline import PassSpec, parse_specs, with_demanded
 from ...runtime.device_runtime import mapped_kind
 from ..backends._native_files import host_libraries, identity
@@ -163,7 +164,8 @@ def compile_module(
         start = time.perf_counter()
         device, host = split(lowered)
         facts = _kernel_facts(device, kernels, _check_resources(device, backend))
-        if wanted() or any(place >= upper for place in places):
+        writable = made_up_for(specs[upper:], debug_info=DEBUG_ATTRIBUTE in device.attributes)
+        if wanted() or not writable or any(place >= upper for place in places):
             rest = plan(specs, lambda _: True, upper)
             lowered = run_passes(lowered, rest, pass_times, dumper, hooks)
             device, host = split(lowered)
@@ -254,7 +256,7 @@ def _with_prints(module: ModuleOp, backend: BaseBackend) -> ModuleOp:
 
 
 def specs_of(fragments: Sequence[str]) -> tuple[PassSpec, ...]:
-    """The passes of a backend's pipeline, each of which can follow the one before."""
+    """The passes of a backend's pipeline, each of which can follow the one before, up to where code is made."""
     return _specs(tuple(fragments))
 
 
@@ -262,6 +264,7 @@ def specs_of(fragments: Sequence[str]) -> tuple[PassSpec, ...]:
 def _specs(fragments: tuple[str, ...]) -> tuple[PassSpec, ...]:
     specs = tuple(spec for fragment in fragments for spec in parse_specs(fragment))
     check_order(specs)
+    check_whole(specs)
     return specs
 
 
