@@ -16,7 +16,7 @@ import flydsl.expr as fx
 from flydsl.compiler.backends import backend_for_target, parse_target
 from flydsl.compiler.build import driver
 from flydsl.compiler.build.dumps import watching
-from flydsl.errors import DSLValueError
+from flydsl.errors import CodegenPassError, DSLCompileError, DSLValueError
 from flydsl.passes import PASSES
 from flydsl.passes.fuse import made_up_for, plan, upper_part
 from flydsl.passes.order import check_whole
@@ -203,3 +203,43 @@ def test_what_the_writer_makes_up_for(target: tuple[str, str]):
     nested = [spec._replace(path=("gpu.module",)) if spec.name == "convert-arith-to-llvm" else spec for spec in rest]
     assert not made_up_for(nested), "the host's arithmetic stays"
     assert plan(rest, lambda _: False) == [(i, i, spec) for i, spec in enumerate(rest)]
+
+
+# --- passes of the user -----------------------------------------------------------------------------------------------
+
+
+def hooked(stage: str, function: Any, target: str = "cuda:sm_90a") -> Any:
+    made = flyc.ir_pass(stage=stage, name=f"pipelines-{stage.replace(':', '-').replace('#', '-')}")(function)
+    flyc.invalidate_all()
+    return flyc.compile[{"ir_passes": [made]}](changed, np.zeros(64, np.float32), 5, target=target).artifact
+
+
+def without_kernels(module: Any) -> None:
+    (device,) = (op for op in module.ops if op.name == "gpu.module")
+    for op in list(device.regions[0].block.ops):
+        op.detach()
+
+
+@pytest.mark.parametrize(
+    ("stage", "function", "message"),
+    [
+        ("fly:start", lambda module: type(module)([]), "at stage fly:start left a module without host function"),
+        ("fly:after:fly-layout-lowering", without_kernels, "left a module without kernel"),
+        ("fly:before:convert-arith-to-llvm", without_kernels, "left a module without kernel"),
+        ("asm", lambda text: text.replace(".entry", ".entrance"), "'pipelines-asm' has no kernel changed_kernel_0"),
+    ],
+)
+def test_a_pass_that_loses_a_kernel_is_named(stage: str, function: Any, message: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FLYDSL_RUNTIME_ENABLE_CACHE", "0")
+    with pytest.raises((DSLCompileError, CodegenPassError), match=message) as caught:
+        hooked(stage, function)
+    assert "pipelines-" in str(caught.value)
+
+
+@pytest.mark.parametrize("stage", ["fly:before:convert-scf-to-cf#1", "fly:after:reconcile-unrealized-casts"])
+def test_passes_behind_the_upper_part_run(stage: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FLYDSL_RUNTIME_ENABLE_CACHE", "0")
+    seen: list[str] = []
+    made = hooked(stage, lambda module: seen.append(module.name))
+    plain = flyc.compile(changed, np.zeros(64, np.float32), 5, target="cuda:sm_90a").artifact
+    assert seen and dict(plain.sections) == dict(made.sections)

@@ -165,7 +165,7 @@ def compile_module(
         device, host = split(lowered)
         facts = _kernel_facts(device, kernels, _check_resources(device, backend))
         writable = made_up_for(specs[upper:], debug_info=DEBUG_ATTRIBUTE in device.attributes)
-        if wanted() or not writable or any(place >= upper for place in places):
+        if looked_at or not writable or (hooks is not None and hooks.beyond(upper)):
             rest = plan(specs, lambda _: True, upper)
             lowered = run_passes(lowered, rest, pass_times, dumper, hooks)
             device, host = split(lowered)

@@ -8,6 +8,7 @@ in `Abi`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -81,6 +82,8 @@ class Abi:
     def launch(self, f: FunctionText, op: gpu.LaunchFuncOp) -> None:
         """A kernel launch in host code."""
         raise DSLCompileError("gpu.launch_func in device code")
+
+_NUMBERED = re.compile(r'"[^"]*"|%v(\d+)\b|%room(\d+)\b')
 
 
 class FunctionText(Sink[str]):
@@ -197,6 +200,22 @@ class FunctionText(Sink[str]):
         self._rooms += 1
         self.lines.insert(self._rooms, f"  {name} = alloca {text}")
         return name
+
+    def number_rooms(self) -> None:
+        """Number stack memory at the head of the function as what it is, the first of its values.
+
+        A function that comes as blocks has them there. Texts in quotes (inline assembly) stay as they are.
+        """
+        if not self._rooms:
+            return
+
+        def number(match: re.Match[str]) -> str:
+            value, room = match[1], match[2]
+            if value is None and room is None:
+                return match[0]
+            return f"%v{int(value) + self._rooms if room is None else int(room) + 1}"
+
+        self.lines = [_NUMBERED.sub(number, line) for line in self.lines]
 
     # --- values ---------------------------------------------------------------------------------------------------
 
