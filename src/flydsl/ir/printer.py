@@ -13,6 +13,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsTerminator
 
 from .forms import FORMS, OPEN_DIALECT, print_memref
+from .location_text import location_text
 from .names import Names, name_all
 
 
@@ -155,8 +156,15 @@ class IRPrinter(Printer):
         else:
             self._print_custom(op, name)
         if self.print_debuginfo:
-            parts.append(" ")
-            self.print_attribute(op.location)
+            parts.append(f" {self._location(op.location)}")
+
+    def _location(self, location: Attribute) -> str:
+        found = self._texts.get(id(location))
+        if found is None:
+            self.printing_location = True
+            found = self._texts[id(location)] = (f"loc({location_text(location, self._text_of)})", location)
+            self.printing_location = False
+        return found[0]
 
     def _print_custom(self, op: Operation, name: str) -> None:
         dialect, _, short = name.partition(".")

@@ -59,6 +59,11 @@ def print_module(module: ModuleOp) -> str:
     return print_ir(module)
 
 
+def print_located(module: ModuleOp) -> str:
+    """The module as text, with the lines it was traced from."""
+    return print_ir(module, debuginfo=True)
+
+
 def run_passes(
     module: ModuleOp,
     steps: Sequence[Step],
@@ -136,15 +141,15 @@ def compile_module(
     times = {} if times is None else times
     externs = externs or Externs()
     with collector_off():
-        dumper = Dumper(name, kernels, key, print_module)
-        target = backend.target.key()
-        traced = module = dumper.origin(module, lambda: repro.script(name, target, hints, custom is not None))
+        target, options = backend.target.key(), backend.parse_options(hints)
+        located = config.debug.dump_ir and backend.tells_lines(module, options)
+        dumper = Dumper(name, kernels, key, print_located if located else print_module)
+        traced = module = dumper.origin(module, lambda: repro.script(name, target, hints, custom, externs.libraries))
         module = _with_prints(module, backend)
         device = split(module)[0]
         attach_targets(device, backend)
         device.attributes[TARGET_ATTRIBUTE] = StringAttr(target)
         backend.lower_compile_hints(module, compile_hints=hints)
-        options = backend.parse_options(hints)
         if getattr(options, "debug_info", False):
             device.attributes[DEBUG_ATTRIBUTE] = UnitAttr()
         fragments, _ = backend.external_binary_pipeline_fragments(compile_hints=hints)

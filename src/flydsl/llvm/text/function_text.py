@@ -83,6 +83,7 @@ class Abi:
         """A kernel launch in host code."""
         raise DSLCompileError("gpu.launch_func in device code")
 
+
 _NUMBERED = re.compile(r'"[^"]*"|%v(\d+)\b|%room(\d+)\b')
 
 
