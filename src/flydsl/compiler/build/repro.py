@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from ... import config
-from .user_passes import split_activations
 
 if TYPE_CHECKING:
     from .custom_passes import PassConfig
@@ -48,6 +47,8 @@ def _passes(custom: PassConfig | None) -> dict[str, Any]:
     """The passes in effect as hints; those of the environment are in its variables."""
     if custom is None:
         return {}
+    from .user_passes import split_activations
+
     found = {
         "llvm_pass_pipeline": custom.pipeline,
         "llvm_pass_plugins": [str(plugin.path) for plugin in custom.plugins],

@@ -84,7 +84,7 @@ class Abi:
         raise DSLCompileError("gpu.launch_func in device code")
 
 
-_NUMBERED = re.compile(r'"[^"]*"|%v(\d+)\b|%room(\d+)\b')
+_NUMBERED = re.compile(r'"[^"]*"|%(v|room)(\d+)\b')
 
 
 class FunctionText(Sink[str]):
@@ -210,13 +210,13 @@ class FunctionText(Sink[str]):
         if not self._rooms:
             return
 
-        def number(match: re.Match[str]) -> str:
-            value, room = match[1], match[2]
-            if value is None and room is None:
+        def renamed(match: re.Match[str]) -> str:
+            kind, number = match[1], match[2]
+            if kind is None:
                 return match[0]
-            return f"%v{int(value) + self._rooms if room is None else int(room) + 1}"
+            return f"%v{int(number) + (1 if kind == 'room' else self._rooms)}"
 
-        self.lines = [_NUMBERED.sub(number, line) for line in self.lines]
+        self.lines = [_NUMBERED.sub(renamed, line) for line in self.lines]
 
     # --- values ---------------------------------------------------------------------------------------------------
 
