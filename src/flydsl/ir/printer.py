@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xdsl.dialects.builtin import MemRefType, UnregisteredOp
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue, TypeAttribute
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue, TypeAttribute
 from xdsl.printer import Printer
 from xdsl.traits import IsTerminator
 
@@ -157,6 +157,13 @@ class IRPrinter(Printer):
             self._print_custom(op, name)
         if self.print_debuginfo:
             parts.append(f" {self._location(op.location)}")
+
+    def print_block_argument(self, arg: BlockArgument, print_type: bool = True) -> None:
+        # Without its location, which nobody reads and MLIR wants behind attributes that are printed elsewhere.
+        self.print_ssa_value(arg)
+        if print_type:
+            self._parts.append(": ")
+            self.print_attribute(arg.type)
 
     def _location(self, location: Attribute) -> str:
         found = self._texts.get(id(location))
