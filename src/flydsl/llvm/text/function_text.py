@@ -41,6 +41,13 @@ class Abi:
     """The same by name, for dialects few functions need."""
     shares: ClassVar[bool] = True
     """Whether equal instructions are written once."""
+    own_memory: ClassVar[str] = ""
+    """What says of an atomic update within the device that its memory is the device's own, as its allocator gives it.
+
+    On AMD LLVM takes a loop of compare-and-swap for whatever is not defined in memory shared with the host.
+    """
+    relaxes_updates: ClassVar[bool] = False
+    """Whether LLVM drops the ordering of atomic updates, and takes the device's scope for the system's."""
     checked: bool = False
     """Whether memory accesses and fences go through `access` and `fence` here."""
     block: Sizes | None = None

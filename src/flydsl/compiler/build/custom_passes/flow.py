@@ -96,12 +96,10 @@ _KERNEL = re.compile(
 
 
 def kernel_set(text: str, module: binding.ModuleRef) -> dict[str, tuple[str, ...]]:
-    """Kernels with the types of their arguments: on GPUs by calling convention, else whatever is visible."""
+    """Kernels with the types of their arguments: by calling convention, or where there is none whatever is visible."""
     functions = binding.defined_functions(module)
-    if module.triple.startswith(("amdgcn", "nvptx")):
-        names = {match[1] or match[2] for match in _KERNEL.finditer(text)}
-    else:
-        names = {name for name, (linkage, _) in functions.items() if linkage == "external"}
+    names = {match[1] or match[2] for match in _KERNEL.finditer(text)}
+    names = names or {name for name, (linkage, _) in functions.items() if linkage == "external"}
     return {name: functions[name][1] for name in sorted(names) if name in functions}
 
 
