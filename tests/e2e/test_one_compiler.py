@@ -244,6 +244,8 @@ def telling_kernel(a: fx.Tensor, n: fx.Int32, tag: fx.Constexpr[int]):
     if i < n:
         a[i] = fx.exp(s)
         fx.printf("{}: {}\n", i, s)
+    else:
+        fx.printf("{} is outside\n", i)
 
 
 @flyc.jit
