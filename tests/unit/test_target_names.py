@@ -20,6 +20,8 @@ SRC = Path(__file__).resolve().parents[2] / "src" / "flydsl"
 
 ARCHITECTURE = re.compile(r"(?<![A-Za-z_])(gfx\d|sm_?\d)")
 STACKS = {"rocm", "cuda", "cpu", "rocdl", "nvvm"}
+PREFIXES = {"gfx", "sm_", "amdgcn", "amdgpu", "nvptx", "nvptx64"}
+"""What names of architectures, or LLVM's triples of them, start with."""
 
 MAY_NAME_ARCHITECTURES = {
     "target/architectures.py": "the table",
@@ -67,6 +69,24 @@ def _texts(node: ast.AST) -> Iterator[str]:
             yield from _texts(item)
 
 
+MAY_ASK_FOR_PREFIXES = {
+    "target/": "which spelling belongs to which stack",
+    "compiler/backends/": "each backend knows its own names",
+    "runtime/detect.py": "names that a vendor's tool prints",
+    "llvm/codegen.py": "LLVM's target machine: what it can emit",
+    "llvm/bitcode.py": "libraries as LLVM's linker takes them",
+}
+
+
+def asked_prefixes(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """`x.startswith("gfx")`, which is a comparison with names as well."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "startswith":
+            for text in (text for argument in node.args for text in _texts(argument)):
+                if text in PREFIXES:
+                    yield node.lineno, text
+
+
 def compared_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         parts: list[ast.AST] = []
@@ -109,7 +129,16 @@ def test_only_a_stack_compares_its_name():
     assert not found, "ask target.on_host or target.has(...) instead of a name:\n  " + "\n  ".join(found)
 
 
-@pytest.mark.parametrize("where", [*MAY_NAME_ARCHITECTURES, *MAY_COMPARE_NAMES])
+def test_nobody_asks_how_a_name_starts():
+    found = [
+        f"src/flydsl/{path}:{line}: {text!r}"
+        for path, tree in files(MAY_ASK_FOR_PREFIXES, re.compile("startswith"))
+        for line, text in asked_prefixes(tree)
+    ]
+    assert not found, "ask target.has(...) or the function's Abi instead of a name:\n  " + "\n  ".join(found)
+
+
+@pytest.mark.parametrize("where", [*MAY_NAME_ARCHITECTURES, *MAY_COMPARE_NAMES, *MAY_ASK_FOR_PREFIXES])
 def test_exceptions_exist(where: str):
     assert (SRC / where).exists()
 
@@ -146,3 +175,16 @@ def test_the_search_for_architectures(text: str, found: list[str]):
 )
 def test_the_search_for_comparisons(text: str, found: list[str]):
     assert [what for _, what in compared_names(ast.parse(text))] == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("x.startswith('gfx')", ["gfx"]),
+        ("x.y.startswith(('a', 'nvptx'))", ["nvptx"]),
+        ("x.startswith('nvvm.')", []),
+        ("x.endswith('gfx')", []),
+    ],
+)
+def test_the_search_for_prefixes(text: str, found: list[str]):
+    assert [what for _, what in asked_prefixes(ast.parse(text))] == found

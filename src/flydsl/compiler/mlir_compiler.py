@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp, UnitAttr
 
 from ..dialects.upstream import llvm
 from ..expr.extern import Library
-from ..passes.fuse import plan, upper_part
+from ..passes.fuse import made_up_for, plan, upper_part
 from .backends import get_backend
 from .backends.base import BaseBackend, DeviceBinary
 from .build.driver import calls_externs, run_passes, specs_of, split
@@ -57,7 +57,10 @@ class MlirCompiler:
         fragments, _ = backend.external_binary_pipeline_fragments(compile_hints={})
         specs = specs_of(fragments)
         looked_at = wanted()
-        steps = plan(specs[: upper_part(specs)], lambda _: looked_at)
+        upper = upper_part(specs)
+        steps = plan(specs[:upper], lambda _: looked_at)
+        if looked_at or not made_up_for(specs[upper:]):
+            steps += plan(specs, lambda _: True, upper)
         lowered = run_passes(module, steps, {}, Dumper(func_name or "module", [], "", str))
         device, _ = split(lowered)
         externs = Externs()

@@ -74,6 +74,12 @@ def function_of(location: FileLineColLoc) -> SourceFunction | None:
     return None if origin is None else origin.function
 
 
+def note_function(location: FileLineColLoc, name: str, first_line: int) -> None:
+    """What a text says of the function that a location is in; what a traced program has told of it stays."""
+    if _origin(location) is None:
+        _origins[location] = _Origin(0, SourceFunction(name, first_line))
+
+
 @cache
 def _filename(name: str) -> StringAttr:
     return StringAttr(name)

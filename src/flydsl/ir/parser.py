@@ -8,7 +8,18 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import AnyFloat, FileLineColLoc, IntAttr, ModuleOp, StringAttr, UnknownLoc
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    ArrayAttr,
+    FileLineColLoc,
+    FusedLoc,
+    IntAttr,
+    LocationAttr,
+    ModuleOp,
+    NoneAttr,
+    StringAttr,
+    UnknownLoc,
+)
 from xdsl.ir import Attribute, Operation
 from xdsl.parser import AttrParser, Parser
 from xdsl.utils.exceptions import ParseError
@@ -16,6 +27,7 @@ from xdsl.utils.lexer import Input
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
 
 from .forms import FORMS
+from .location_text import with_function
 
 
 class Lexer(MLIRLexer):
@@ -74,6 +86,7 @@ class LocatedParser(Parser):
         self._line_starts = [0, *(i + 1 for i, c in enumerate(text) if c == "\n")]
         self._first_line = first_line
         self._starts: list[int] = []
+        self._located = False
         self._text = text
         self._late: dict[str, int] | None = None
         self._early: set[str] = set()
@@ -138,6 +151,22 @@ class LocatedParser(Parser):
             self.parse_optional_location()
         return found
 
+    def _parse_location(self) -> LocationAttr:
+        """A location as MLIR writes it, one that has metadata or the name of its function included."""
+        if not self.parse_optional_keyword("fused"):
+            return with_function(super()._parse_location())
+        metadata: Attribute = NoneAttr()
+        if self.parse_optional_punctuation("<") is not None:
+            metadata = self.parse_attribute()
+            self.parse_punctuation(">")
+        parts = self.parse_comma_separated_list(self.Delimiter.SQUARE, self._parse_location)
+        return FusedLoc(ArrayAttr[Attribute](parts), metadata)
+
+    def parse_optional_location(self) -> LocationAttr | None:
+        found = super().parse_optional_location()
+        self._located = found is not None
+        return found
+
     def _get_op_by_name(self, name: str) -> type[Operation]:
         """The class of an op, or the form it is written in where xDSL does not know that."""
         found = super()._get_op_by_name(name)
@@ -154,7 +183,12 @@ class LocatedParser(Parser):
     def parse_operation(self) -> Operation:
         op = super().parse_operation()
         start = self._starts.pop()
-        if isinstance(op.location, UnknownLoc):
+        # One that is written is kept, also where it says that nothing is known.
+        if isinstance(op.location, UnknownLoc) and not self._located:
             line, column = self.position(start)
             op.location = FileLineColLoc(self._file, IntAttr(line), IntAttr(column))
+        for region in op.regions:
+            end = None if region.blocks.last is None else region.blocks.last.last_op
+            if end is not None and isinstance(end.location, UnknownLoc):
+                end.location = op.location  # a terminator that is not written is where the op is, as in MLIR
         return op

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xdsl.dialects.builtin import MemRefType, UnregisteredOp
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue, TypeAttribute
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue, TypeAttribute
 from xdsl.printer import Printer
 from xdsl.traits import IsTerminator
 
 from .forms import FORMS, OPEN_DIALECT, print_memref
+from .location_text import location_text
 from .names import Names, name_all
 
 
@@ -155,8 +156,22 @@ class IRPrinter(Printer):
         else:
             self._print_custom(op, name)
         if self.print_debuginfo:
-            parts.append(" ")
-            self.print_attribute(op.location)
+            parts.append(f" {self._location(op.location)}")
+
+    def print_block_argument(self, arg: BlockArgument, print_type: bool = True) -> None:
+        # Without its location, which nobody reads and MLIR wants behind attributes that are printed elsewhere.
+        self.print_ssa_value(arg)
+        if print_type:
+            self._parts.append(": ")
+            self.print_attribute(arg.type)
+
+    def _location(self, location: Attribute) -> str:
+        found = self._texts.get(id(location))
+        if found is None:
+            self.printing_location = True
+            found = self._texts[id(location)] = (f"loc({location_text(location, self._text_of)})", location)
+            self.printing_location = False
+        return found[0]
 
     def _print_custom(self, op: Operation, name: str) -> None:
         dialect, _, short = name.partition(".")

@@ -211,9 +211,20 @@ def emit_object(module: ModuleRef, machine: TargetMachine) -> bytes:
 def emit_assembly(module: ModuleRef, machine: TargetMachine) -> str:
     """Assembly text of a module, which cannot be used again afterwards."""
     try:
-        return machine.emit_assembly(module)
+        text = machine.emit_assembly(module)
     except RuntimeError as error:
         raise DSLCompileError(f"LLVM cannot emit assembly for {machine.triple}: {str(error).strip()}") from error
+    return _counted_from_zero(text) if _CALL in text else text
+
+
+_CALL = " // callseq "
+_CALL_NUMBER = re.compile(rf"{_CALL}(\d+)")
+
+
+def _counted_from_zero(ptx: str) -> str:
+    """PTX whose calls LLVM numbers in comments, from where the module before in this process ended."""
+    first = min(int(match[1]) for match in _CALL_NUMBER.finditer(ptx))
+    return _CALL_NUMBER.sub(lambda match: f"{_CALL}{int(match[1]) - first}", ptx)
 
 
 def load_module(ir_text: str, target: DeviceTarget) -> ModuleRef:

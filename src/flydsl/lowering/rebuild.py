@@ -213,6 +213,8 @@ class Rebuilder:
         b = self.b
         # A block knows what its dominators number, so they come first; what it numbers itself goes when it is done.
         stack: list[tuple[Block | None, int]] = [(first, b.mark())]
+        # Of several, the one that is written first: what handlers number or add to the module is in the text's order.
+        place = {block: i for i, block in enumerate(old.blocks)}
         while stack:
             block, mark = stack.pop()
             if block is None:
@@ -222,7 +224,7 @@ class Rebuilder:
             b.block = new[block]
             self.enter(block, new[block])
             self.walk(block)
-            stack += [(child, 0) for child in reversed(tree.children[block])]
+            stack += [(child, 0) for child in sorted(tree.children[block], key=place.__getitem__, reverse=True)]
         return Region([new[block] for block in old.blocks if block in new])
 
     def region(self, old: Region) -> Region:

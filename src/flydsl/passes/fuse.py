@@ -10,58 +10,29 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ..errors import DSLValueError
+from .order import CONVERSIONS, FLY, LOWERINGS, RECONCILE
 from .pipeline import PassSpec
 
-FLY = (
-    "fly-rewrite-func-signature",
-    "fly-canonicalize",
-    "fly-layout-lowering",
-    "fly-int-swizzle-simplify",
-    "canonicalize",
-    "fly-convert-atom-call-to-ssa-form",
-    "fly-promote-regmem-to-vectorssa",
-)
-"""Passes that `fly-to-llvm` does in one walk, together with the conversion behind them and its `canonicalize`."""
-_CONVERSIONS = ("convert-fly-to-rocdl", "convert-fly-to-nvvm", "convert-fly-to-cpu")
-
-TO_LLVM = frozenset(
-    {
-        "convert-scf-to-cf",
-        "cse",
-        "convert-gpu-to-rocdl",
-        "convert-gpu-to-nvvm",
-        "fly-rocdl-cluster-attr",
-        "rocdl-attach-target",
-        "nvvm-attach-target",
-        "convert-cf-to-llvm",
-        "gpu-to-llvm",
-        "convert-vector-to-llvm",
-        "convert-arith-to-llvm",
-        "convert-math-to-llvm",
-        "convert-func-to-llvm",
-        "reconcile-unrealized-casts",
-        "ensure-debug-info-scope-on-llvm-func",
-    }
-)
+TO_LLVM = LOWERINGS | {
+    "cse",
+    "rocdl-attach-target",
+    "nvvm-attach-target",
+    RECONCILE,
+}
 """Passes that the writer of LLVM IR makes up for, which takes the upper dialects as they are."""
-
-_AFTER = {
-    "fly-canonicalize": "fly-rewrite-func-signature",
-    "fly-layout-lowering": "fly-rewrite-func-signature",
-    "fly-int-swizzle-simplify": "fly-layout-lowering",
-    "fly-convert-atom-call-to-ssa-form": "fly-layout-lowering",
-    "fly-promote-regmem-to-vectorssa": "fly-convert-atom-call-to-ssa-form",
-    "convert-fly-to-rocdl": "fly-layout-lowering",
-    "convert-fly-to-nvvm": "fly-layout-lowering",
-    "convert-fly-to-cpu": "fly-layout-lowering",
+_ON_MODULE = {
+    "convert-scf-to-cf",
+    "convert-cf-to-llvm",
+    "gpu-to-llvm",
+    "convert-vector-to-llvm",
+    "convert-arith-to-llvm",
+    "convert-func-to-llvm",
+    RECONCILE,
 }
-"""Passes that cannot do without another before them when they start from a traced module."""
-_GONE = {
-    **dict.fromkeys(FLY[:4] + FLY[5:] + _CONVERSIONS, _CONVERSIONS),
-    **dict.fromkeys(("convert-gpu-to-rocdl", "convert-gpu-to-nvvm"), ("convert-cf-to-llvm", "gpu-to-llvm")),
-}
-"""Passes that find nothing to do any more, or the wrong thing, once one of others has run."""
+"""Those that must be among them, on host and device code: the writer converts everything."""
+_LINES = "ensure-debug-info-scope-on-llvm-func"
+_KINDS = {"convert-gpu-to-rocdl": "LineTablesOnly", "convert-gpu-to-nvvm": "DebugDirectivesOnly"}
+"""Of the line tables that the writer makes."""
 
 
 class Step(NamedTuple):
@@ -94,36 +65,29 @@ def _fly_group(specs: Sequence[PassSpec], at: int) -> int | None:
     if len(group) < len(FLY) + 2 or any(spec.options or spec.path for spec in group):
         return None
     *before, convert, last = [spec.name for spec in group]
-    fits = tuple(before) == FLY and convert in _CONVERSIONS and last == "canonicalize"
+    fits = tuple(before) == FLY and convert in CONVERSIONS and last == "canonicalize"
     return end - 1 if fits else None
 
 
 def upper_part(specs: Sequence[PassSpec]) -> int:
-    """How many passes lead to the upper dialects, from where LLVM IR can be written; all, if the rest is more."""
-    end = len(specs)
-    while end and specs[end - 1].name in TO_LLVM:
-        end -= 1
-    rest = {spec.name for spec in specs[end:]}
-    whole = "gpu-to-llvm" in rest and rest & {"convert-gpu-to-rocdl", "convert-gpu-to-nvvm"}
-    converted = any(spec.name in _CONVERSIONS for spec in specs[:end])
-    return end if whole and converted else len(specs)
+    """How many passes lead to the upper dialects, where kernels are still functions of `gpu`."""
+    return next((i for i, spec in enumerate(specs) if spec.name in LOWERINGS), len(specs))
 
 
-def check_order(specs: Sequence[PassSpec], *, traced: bool = True) -> None:
-    """Refuse a pipeline in which a pass cannot follow the one before it; before any of them runs.
+def made_up_for(rest: Sequence[PassSpec], *, debug_info: bool = False) -> bool:
+    """Whether the writer of LLVM IR makes up for the passes behind the upper part: does what they do, no more, no less.
 
-    A module that is not `traced` may have been through any passes already.
+    It converts everything, and writes line tables of modules that ask for debug information.
     """
-    ran: list[str] = []
-    for spec in specs:
-        name, before = spec.name, f"'{ran[-1]}'" if ran else "the traced module"
-        needed = _AFTER.get(name) if traced else None
-        if needed is not None and needed not in ran:
-            raise DSLValueError(f"pass '{name}' cannot follow {before}: '{needed}' must run before it")
-        over = next((other for other in _GONE.get(name, ()) if other in ran), None)
-        if over is not None:
-            raise DSLValueError(f"pass '{name}' cannot follow {before}: '{over}' has left nothing for it to work on")
-        ran.append(name)
+    names = [spec.name for spec in rest if spec.name != _LINES]
+    if not names:
+        return not rest
+    on_module = {spec.name for spec in rest if not spec.path}
+    last = max(i for i, name in enumerate(names) if name in LOWERINGS or name == RECONCILE)
+    whole = TO_LLVM.issuperset(names) and on_module >= _ON_MODULE and names[last] == RECONCILE
+    lines = [spec for spec in rest if spec.name == _LINES]
+    written = [PassSpec(_LINES, {"emission-kind": kind}) for name, kind in _KINDS.items() if name in names]
+    return whole and lines == (written if debug_info else [])
 
 
-__all__ = ["Step", "check_order", "plan", "upper_part"]
+__all__ = ["Step", "made_up_for", "plan", "upper_part"]

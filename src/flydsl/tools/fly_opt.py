@@ -94,7 +94,7 @@ class Options:
 
     def _make_passes(self) -> None:
         from ..errors import DSLValueError
-        from ..passes.fuse import check_order
+        from ..passes.order import check_order
 
         try:
             check_order(self.specs, traced=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", required=True, help=f"e.g. {EXAMPLE}")
     parser.add_argument("--hints", type=json.loads, default={}, help="compile hints as JSON")
     parser.add_argument("--name", default="module", help="name of the function that launches the kernels")
+    parser.add_argument("--link", action="append", default=[], help="bitcode that extern functions are in; repeatable")
     parser.add_argument("-o", "--output", default="again", help="folder for the stages")
     parser.set_defaults(run=run)
 
@@ -30,26 +32,41 @@ def run(options: argparse.Namespace) -> int:
         print(f"fly recompile: there is no file {source}", file=sys.stderr)
         return 2
     try:
-        folder = compile_again(source, options.target, options.hints, options.name, Path(options.output))
+        folder = compile_again(source, options.target, options.hints, options.name, Path(options.output), options.link)
     except FlyDSLError as error:
         print(f"fly recompile: {error}", file=sys.stderr)
         return 1
     return compare(source.parent, folder)
 
 
-def compile_again(source: Path, target: str, hints: dict[str, Any], name: str, output: Path) -> Path:
+def compile_again(
+    source: Path, target: str, hints: dict[str, Any], name: str, output: Path, link: Sequence[str] = ()
+) -> Path:
     """Run the compiler on a file; the folder its stages are in."""
     from flydsl.compiler.backends import backend_for_target, parse_target
     from flydsl.compiler.build.driver import compile_module, split
     from flydsl.compiler.build.overrides import parse_module
+    from flydsl.compiler.build.pass_options import NAMES, requested
+    from flydsl.compiler.extern_link import Externs
     from flydsl.dialects.upstream import gpu
+    from flydsl.expr.extern import Library
     from flydsl.tools.script_runs import environment
 
     module = parse_module(source.read_text(), str(source))
     device, _ = split(module)
     kernels = [op.sym_name.data for op in device.body.block.ops if isinstance(op, gpu.FuncOp)]
+    externs = Externs()
+    for path in link:
+        externs.use(Library.read(path, name))
+    passes = {key: value for key, value in hints.items() if key in NAMES}
+    custom = None
+    if requested({}, hints):
+        from flydsl.compiler.build.custom_passes import resolve
+
+        custom = resolve(passes, hints)
+    backend = backend_for_target(parse_target(target))
     with environment(FLYDSL_DUMP_IR="1", FLYDSL_DUMP_DIR=str(output)):
-        compile_module(name, module, kernels, backend_for_target(parse_target(target)), hints=hints)
+        compile_module(name, module, kernels, backend, hints=hints, externs=externs, custom=custom)
     return max(output.iterdir(), key=lambda path: path.stat().st_mtime)
 
 

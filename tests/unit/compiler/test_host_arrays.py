@@ -340,3 +340,17 @@ def test_any_kind_of_host_array_runs(wrap: Any):
 def test_nothing_to_do_is_fine():
     empty = np.zeros(0, np.int32)
     double(empty, empty, 0)
+
+
+# --- what has no elements in memory -----------------------------------------------------------------------------------
+
+
+def test_python_objects_are_no_elements():
+    with pytest.raises(TypeError, match="an array of Python objects has no numbers in memory; make it one"):
+        array_info(np.array([1.0, 2.0], dtype=object))
+
+
+def test_sparse_tensors_are_refused():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match=r"strided tensors, got one of torch.sparse_coo; pass t.to_dense\(\)"):
+        array_info(torch.zeros(4).to_sparse())

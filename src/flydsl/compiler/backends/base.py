@@ -174,6 +174,10 @@ class BaseBackend(ABC):
         fragments = self.pipeline_fragments(compile_hints=compile_hints)
         return fragments[:-1], fragments[-1]
 
+    def tells_lines(self, module: ModuleOp, options: Options) -> bool:
+        """Whether the code of a traced module has lines of the source in it: then dumps must have them, too."""
+        return bool(getattr(options, "debug_info", False))
+
     def lower_compile_hints(self, module: ModuleOp, *, compile_hints: Hints) -> None:
         """Put hints as attributes on the kernels of a traced module, before the pipeline runs.
 

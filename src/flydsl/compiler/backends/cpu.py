@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from flydsl import config
 from flydsl.compiler.backends import _device_code
 from flydsl.compiler.backends.base import (
     BINARY_PASS,
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 _CHECKED_LEVEL = 1
 """At most so much is done about checked code: looking for equal loads across all the checks (GVN, from O2 on) takes
 longer than the rest of a compilation, and finds little."""
+
+_WAITING = ("fly_nvgpu", "fly_rocdl", "nvvm", "rocdl")
+"""Dialects with ops that wait for others."""
 
 
 class CpuBackend(BuiltinBackend):
@@ -75,6 +79,12 @@ class CpuBackend(BuiltinBackend):
                     op.attributes["fly.check_buffers"] = builtin.UnitAttr()
                 if options.cpu_schedules:
                     op.attributes["fly.schedules"] = builtin.UnitAttr()
+
+    def tells_lines(self, module: ModuleOp, options: Options) -> bool:
+        """Reports of checks name lines, and so do those of waits that never end: of loops, or for barriers of a GPU."""
+        if super().tells_lines(module, options) or config.cpu.check:
+            return True
+        return any(op.name == "scf.while" or op.name.split(".")[0] in _WAITING for op in module.walk())
 
     def device_ir(self, module: Any) -> str:
         from flydsl.llvm import binding

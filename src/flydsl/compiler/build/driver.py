@@ -33,7 +33,8 @@ from ...llvm.text.spelling import type_text
 from ...llvm.text.type_layout import sequence
 from ...lowering.rebuild import location_of
 from ...passes.fly.device_module import TARGET_ATTRIBUTE
-from ...passes.fuse import Step, check_order, plan, upper_part
+from ...passes.fuse import Step, made_up_for, plan, upper_part
+from ...passes.order import check_order, check_whole
 from ...passes.pipeline import PassSpec, parse_specs, with_demanded
 from ...runtime.device_runtime import mapped_kind
 from ..backends._native_files import host_libraries, identity
@@ -56,6 +57,11 @@ if TYPE_CHECKING:
 def print_module(module: ModuleOp) -> str:
     """The module as text."""
     return print_ir(module)
+
+
+def print_located(module: ModuleOp) -> str:
+    """The module as text, with the lines it was traced from."""
+    return print_ir(module, debuginfo=True)
 
 
 def run_passes(
@@ -135,15 +141,15 @@ def compile_module(
     times = {} if times is None else times
     externs = externs or Externs()
     with collector_off():
-        dumper = Dumper(name, kernels, key, print_module)
-        target = backend.target.key()
-        traced = module = dumper.origin(module, lambda: repro.script(name, target, hints, custom is not None))
+        target, options = backend.target.key(), backend.parse_options(hints)
+        located = config.debug.dump_ir and backend.tells_lines(module, options)
+        dumper = Dumper(name, kernels, key, print_located if located else print_module)
+        traced = module = dumper.origin(module, lambda: repro.script(name, target, hints, custom, externs.libraries))
         module = _with_prints(module, backend)
         device = split(module)[0]
         attach_targets(device, backend)
         device.attributes[TARGET_ATTRIBUTE] = StringAttr(target)
         backend.lower_compile_hints(module, compile_hints=hints)
-        options = backend.parse_options(hints)
         if getattr(options, "debug_info", False):
             device.attributes[DEBUG_ATTRIBUTE] = UnitAttr()
         fragments, _ = backend.external_binary_pipeline_fragments(compile_hints=hints)
@@ -163,7 +169,8 @@ def compile_module(
         start = time.perf_counter()
         device, host = split(lowered)
         facts = _kernel_facts(device, kernels, _check_resources(device, backend))
-        if wanted() or any(place >= upper for place in places):
+        writable = made_up_for(specs[upper:], debug_info=DEBUG_ATTRIBUTE in device.attributes)
+        if looked_at or not writable or (hooks is not None and hooks.beyond(upper)):
             rest = plan(specs, lambda _: True, upper)
             lowered = run_passes(lowered, rest, pass_times, dumper, hooks)
             device, host = split(lowered)
@@ -256,7 +263,7 @@ def _with_prints(module: ModuleOp, backend: BaseBackend) -> ModuleOp:
 
 
 def specs_of(fragments: Sequence[str]) -> tuple[PassSpec, ...]:
-    """The passes of a backend's pipeline, each of which can follow the one before."""
+    """The passes of a backend's pipeline, each of which can follow the one before, up to where code is made."""
     return _specs(tuple(fragments))
 
 
@@ -264,6 +271,7 @@ def specs_of(fragments: Sequence[str]) -> tuple[PassSpec, ...]:
 def _specs(fragments: tuple[str, ...]) -> tuple[PassSpec, ...]:
     specs = tuple(spec for fragment in fragments for spec in parse_specs(fragment))
     check_order(specs)
+    check_whole(specs)
     return specs
 
 

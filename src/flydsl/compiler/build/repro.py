@@ -6,36 +6,70 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from ... import config
+
+if TYPE_CHECKING:
+    from .custom_passes import PassConfig
 
 _LEFT_OUT = ("FLYDSL_COMPILE_BACKEND", "FLYDSL_COMPILE_OVERRIDE_DIR")
 """Variables the command line says, or that would defeat the purpose."""
 
 
-def script(name: str, target: str, hints: Mapping[str, Any], user_passes: bool) -> str:
+def script(
+    name: str, target: str, hints: Mapping[str, Any], custom: PassConfig | None, libraries: Iterable[str] = ()
+) -> str:
     """The text of the file: the settings that shape code, then the command."""
-    plain = {key: value for key, value in hints.items() if isinstance(value, str | int | float | bool)}
+    wanted = {**hints, **_passes(custom)}
+    plain = {key: value for key, value in wanted.items() if _is_plain(value)}
     lines = [
         "#!/bin/sh",
         f"# Compiles {name} for {target} again from the IR that was traced for it, and compares every stage.",
         "# The result goes to again/, or where -o says.",
     ]
-    if user_passes or len(plain) < len(hints):
-        lost = sorted(set(hints) - set(plain))
-        lines.append(
-            f"# Passes and hints that are Python objects are not part of it{': ' if lost else ''}{lost or ''}."
-        )
+    lost = sorted(set(wanted) - set(plain))
+    if lost:
+        lines.append(f"# Passes and hints that are Python objects are not part of it: {lost}.")
     lines += ["set -eu", 'here=$(cd "$(dirname "$0")" && pwd)']
     lines += [f"export {variable}={shlex.quote(value)}" for variable, value in _settings()]
     words = ["-m", "flydsl.tools.fly", "recompile", '"$here/00_origin.mlir"', "--target", shlex.quote(target)]
     words += ["--name", shlex.quote(name)]
     if plain:
         words += ["--hints", shlex.quote(json.dumps(plain, sort_keys=True))]
+    words += [f"--link {shlex.quote(os.path.abspath(path))}" for path in libraries]
     lines.append(f'exec "${{PYTHON:-{sys.executable}}}" {" ".join(words)} -o "$here/again" "$@"')
     return "\n".join(lines) + "\n"
+
+
+def _passes(custom: PassConfig | None) -> dict[str, Any]:
+    """The passes in effect as hints; those of the environment are in its variables."""
+    if custom is None:
+        return {}
+    from .user_passes import split_activations
+
+    found = {
+        "llvm_pass_pipeline": custom.pipeline,
+        "llvm_pass_plugins": [str(plugin.path) for plugin in custom.plugins],
+        "llvm_codegen_passes": [str(each) for each in custom.codegen_passes],
+        "llvm_codegen_plugins": [str(plugin.path) for plugin in custom.codegen_plugins],
+    }
+    wanted: dict[str, Any] = {key: value for key, value in found.items() if value}
+    named = {str(each) for each in custom.ir_passes}
+    if not named <= set(split_activations(",".join(config.compile.ir_passes))):
+        wanted["ir_passes"] = custom.ir_passes
+    return wanted
+
+
+def _is_plain(value: object) -> bool:
+    """Whether JSON can hold a value; a tuple comes back as a list, which means the same to hints."""
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, cast("Iterable[object]", value)))
+    if isinstance(value, dict):
+        known = cast("dict[object, object]", value)
+        return all(isinstance(key, str) for key in known) and all(map(_is_plain, known.values()))
+    return value is None or isinstance(value, str | int | float)
 
 
 def _settings() -> list[tuple[str, str]]:

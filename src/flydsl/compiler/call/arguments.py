@@ -212,6 +212,9 @@ class StreamArgument:
     def __init__(self, stream: Stream):
         self.stream = stream
 
+    def __repr__(self) -> str:
+        return "Stream"
+
     def __get_ir_types__(self) -> list[Attribute]:
         return self.stream.__get_ir_types__()
 
@@ -235,6 +238,9 @@ class UserArgument:
     def __init__(self, adapter: HostArgument, dsl_type: Constructed | None):
         self.adapter = adapter
         self.dsl_type = dsl_type
+
+    def __repr__(self) -> str:
+        return type(self.adapter).__qualname__
 
     def __get_ir_types__(self) -> list[Attribute]:
         return self.adapter.__get_ir_types__()

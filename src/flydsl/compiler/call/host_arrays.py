@@ -180,6 +180,8 @@ class TorchTensor(Protocol):
     @property
     def dtype(self) -> object: ...
     @property
+    def layout(self) -> object: ...
+    @property
     def shape(self) -> Sequence[int]: ...
     def data_ptr(self) -> int: ...
     def get_device(self) -> int: ...
@@ -207,6 +209,9 @@ def _torch(t: TorchTensor) -> ArrayInfo:
     dtype = element_class(str(t.dtype).removeprefix("torch."))
     if getattr(t, "is_neg", bool)():
         raise DSLTypeError("the tensor is negated lazily, its memory holds other values; pass t.resolve_neg()")
+    strided = sys.modules["torch"].strided
+    if getattr(t, "layout", strided) is not strided:
+        raise DSLTypeError(f"a kernel takes strided tensors, got one of {t.layout}; pass t.to_dense()")
     return ArrayInfo(t.data_ptr(), tuple(t.shape), t.stride(), dtype, kind, device.index or 0, t)
 
 

@@ -40,6 +40,7 @@ class AmdgpuAbi(Abi):
     """Functions for AMD GPUs."""
 
     rules = table(RULES)
+    own_memory = ", !amdgpu.no.fine.grained.memory !8001, !amdgpu.no.remote.memory !8001"
 
 
 class AmdgpuText(DeviceText):

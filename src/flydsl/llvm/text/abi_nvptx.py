@@ -25,6 +25,7 @@ class NvptxAbi(Abi):
 
     rules = table(RULES)
     late = LATE
+    relaxes_updates = True
 
 
 class NvptxText(DeviceText):

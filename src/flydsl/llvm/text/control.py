@@ -3,6 +3,9 @@
 A block argument of a loop is a phi whose incoming values are filled in when the loop is closed. What a block knows
 (`FunctionText.known`) holds in the blocks it dominates: the head of a loop and what precedes its condition dominate
 what follows the loop, the body and the branches of a conditional do not.
+
+Labels are numbered as branches first name them, like those of functions that come as blocks (`llvm_ops`): the text is
+the same, whichever way the module came.
 """
 
 from __future__ import annotations
@@ -45,13 +48,13 @@ def _for(f: FunctionText, op: scf.ForOp) -> None:
     lb, ub, step, *init = operands_of(op)
     body = op.body.block
     iv, *carried = body.args
-    head, inside, after = f.new_label(), f.new_label(), f.new_label()
-    before, first = f.label, len(f.lines)
+    head, before, first = f.new_label(), f.label, len(f.lines)
     f.line(f"br label %{head}")
     f.start(head)
     phis = _phis(f, body.args)
     unsigned = "unsignedCmp" in op.properties or "unsignedCmp" in op.attributes
     more = f.icmp("ult" if unsigned else "slt", iv.type, f.names[iv], f.names[ub])
+    inside, after = f.new_label(), f.new_label()
     f.line(f"br i1 {more}, label %{inside}, label %{after}")
     f.place(op, first)
     f.start(inside)
@@ -89,11 +92,10 @@ def loop_metadata(f: FunctionText, annotation: Any) -> str:
 
 def _if(f: FunctionText, op: scf.IfOp) -> None:
     (cond,) = operands_of(op)
-    yes, no, after = f.new_label(), f.new_label(), f.new_label()
-    has_else = bool(op.false_region.blocks)
-    first = len(f.lines)
-    f.line(f"br i1 {f.names[cond]}, label %{yes}, label %{no if has_else else after}")
+    yes, no, first = f.new_label(), f.new_label(), len(f.lines)
+    f.line(f"br i1 {f.names[cond]}, label %{yes}, label %{no}")
     f.place(op, first)
+    after = "" if op.false_region.blocks else no
     incoming: list[tuple[list[str], str]] = []
     for label, region in ((yes, op.true_region), (no, op.false_region)):
         if not region.blocks:
@@ -101,6 +103,7 @@ def _if(f: FunctionText, op: scf.IfOp) -> None:
         f.start(label)
         end = f.region(region.block)
         incoming.append((_values(f, end), f.label))
+        after = after or f.new_label()
         f.line(f"br label %{after}")
     f.start(after)
     for i, result in enumerate(op.results):
@@ -110,8 +113,7 @@ def _if(f: FunctionText, op: scf.IfOp) -> None:
 
 def _while(f: FunctionText, op: scf.WhileOp) -> None:
     before, after = op.before_region.block, op.after_region.block
-    head, inside, out = f.new_label(), f.new_label(), f.new_label()
-    entry, first = f.label, len(f.lines)
+    head, entry, first = f.new_label(), f.label, len(f.lines)
     f.line(f"br label %{head}")
     f.place(op, first)
     f.start(head)
@@ -119,7 +121,7 @@ def _while(f: FunctionText, op: scf.WhileOp) -> None:
     condition = f.block(before)
     assert condition is not None
     cond, *passed = operands_of(condition)
-    first = len(f.lines)
+    inside, out, first = f.new_label(), f.new_label(), len(f.lines)
     f.line(f"br i1 {f.names[cond]}, label %{inside}, label %{out}")
     f.place(op, first)
     f.start(inside)

@@ -76,6 +76,7 @@ class DeviceText:
         f.line("ret void")
         if end is not None:
             f.place(end, len(f.lines) - 1)
+        f.number_rooms()
         self._add(text, f, op.sym_name.data, [a.type for a in entry.args], None, facts, names)
 
     def _lowered(self, text: ModuleText, op: Any) -> None:

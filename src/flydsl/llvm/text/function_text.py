@@ -8,6 +8,7 @@ in `Abi`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -40,6 +41,13 @@ class Abi:
     """The same by name, for dialects few functions need."""
     shares: ClassVar[bool] = True
     """Whether equal instructions are written once."""
+    own_memory: ClassVar[str] = ""
+    """What says of an atomic update within the device that its memory is the device's own, as its allocator gives it.
+
+    On AMD LLVM takes a loop of compare-and-swap for whatever is not defined in memory shared with the host.
+    """
+    relaxes_updates: ClassVar[bool] = False
+    """Whether LLVM drops the ordering of atomic updates, and takes the device's scope for the system's."""
     checked: bool = False
     """Whether memory accesses and fences go through `access` and `fence` here."""
     block: Sizes | None = None
@@ -81,6 +89,9 @@ class Abi:
     def launch(self, f: FunctionText, op: gpu.LaunchFuncOp) -> None:
         """A kernel launch in host code."""
         raise DSLCompileError("gpu.launch_func in device code")
+
+
+_NUMBERED = re.compile(r'"[^"]*"|%(v|room)(\d+)\b')
 
 
 class FunctionText(Sink[str]):
@@ -197,6 +208,22 @@ class FunctionText(Sink[str]):
         self._rooms += 1
         self.lines.insert(self._rooms, f"  {name} = alloca {text}")
         return name
+
+    def number_rooms(self) -> None:
+        """Number stack memory at the head of the function as what it is, the first of its values.
+
+        A function that comes as blocks has them there. Texts in quotes (inline assembly) stay as they are.
+        """
+        if not self._rooms:
+            return
+
+        def renamed(match: re.Match[str]) -> str:
+            kind, number = match[1], match[2]
+            if kind is None:
+                return match[0]
+            return f"%v{int(number) + (1 if kind == 'room' else self._rooms)}"
+
+        self.lines = [_NUMBERED.sub(renamed, line) for line in self.lines]
 
     # --- values ---------------------------------------------------------------------------------------------------
 

@@ -65,7 +65,7 @@ class LlvmFunctionText(FunctionText):
     def body(self, region: Region) -> None:
         """Write all blocks that can be reached; names of the entry's arguments must be known."""
         order = _reverse_postorder(region)
-        self._labels_of = {block: self.new_label() for block in order[1:]}
+        self._labels_of = {}
         self._incoming = {block: [] for block in order}
         self._phis = {}
         edges = Counter(target for block in order for target in _successors(block))
@@ -88,7 +88,7 @@ class LlvmFunctionText(FunctionText):
 
     def _write_block(self, block: Block, first: bool) -> None:
         if not first:
-            self.start(self._labels_of[block])
+            self.start(self._label_of(block))
             self._arguments(block)
         for op in block.ops:
             if id(op) in self.dead:
@@ -117,9 +117,16 @@ class LlvmFunctionText(FunctionText):
             self._phis[mark] = (arg, block, i)
             self.lines.append(mark)
 
+    def _label_of(self, block: Block) -> str:
+        """Labels are numbered as branches first name them."""
+        found = self._labels_of.get(block)
+        if found is None:
+            found = self._labels_of[block] = self.new_label()
+        return found
+
     def target(self, block: Block, values: Sequence[SSAValue]) -> str:
         """The label to branch to; two edges of one branch to the same block need a block between to tell them apart."""
-        label = self._labels_of[block]
+        label = self._label_of(block)
         if values and any(known == self.label for known, _ in self._incoming[block]):
             between = self.new_label()
             self._pending.append((between, label))

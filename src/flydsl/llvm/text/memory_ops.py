@@ -121,14 +121,11 @@ def _cmpxchg(f: FunctionText, op: CmpXchgOp) -> None:
 
 
 def _of_device(f: FunctionText, op: Operation) -> str:
-    """On AMD, for a scope below the system's: the memory is the device's own, as its allocator gives it.
-
-    Without that LLVM takes a loop of compare-and-swap for whatever is not defined in memory shared with the host.
-    """
-    if not _scope(f, op) or not f.module.triple.startswith("amdgcn"):
+    """For a scope below the system's: the memory is the device's own, where the target can say so."""
+    if not f.abi.own_memory or not _scope(f, op):
         return ""
     f.module.metadata(EMPTY_NODE)
-    return ", !amdgpu.no.fine.grained.memory !8001, !amdgpu.no.remote.memory !8001"
+    return f.abi.own_memory
 
 
 def _atomicrmw(f: FunctionText, op: llvm.AtomicRMWOp) -> None:
@@ -141,10 +138,9 @@ def _atomicrmw(f: FunctionText, op: llvm.AtomicRMWOp) -> None:
     if f.abi.checked:
         f.abi.access(f, op, text)
         return
-    if not f.module.triple.startswith("nvptx64"):
+    if not f.abi.relaxes_updates:
         f.names[result] = f.assign(text)
         return
-    # LLVM drops the ordering of these for PTX, and takes the device's scope for the system's.
     before, after = _FENCES[order]
     if before:
         f.line(f"fence{_scope(f, op)} {before}")

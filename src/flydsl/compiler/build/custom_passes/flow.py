@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import shutil
 import tempfile
 import time
@@ -299,6 +300,10 @@ class _Flow:
         for each in passes:
             text = run_text_pass(each, text, self._context("asm"))
         if target.output == "assembly":
+            lost = [name for name in self.kernels if not re.search(rf"\.entry\s+{re.escape(name)}\s*\(", text)]
+            if lost:
+                names = ", ".join(f"'{each}'" for each in passes)
+                raise CodegenPassError(f"assembly after Python pass {names} has no kernel {', '.join(lost)}")
             return codegen.finished(
                 target, code.opt_level, binding.parse_bitcode(code.bitcode), asm=text, times=code.times
             )

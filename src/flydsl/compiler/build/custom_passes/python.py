@@ -122,7 +122,7 @@ def run_stage(
     from flydsl.dialects.upstream.adopt import adopt
 
     for each in config.at(stage, backend.name):
-        before = _print(module)
+        before, functions = _print(module), _functions(module)
         context = PassContext(backend.target, backend.name, stage, dict(hints or {}))
         with _blamed(each, stage):
             result = each.run(module, context)
@@ -139,9 +139,28 @@ def run_stage(
                 f"the IR does not verify after Python pass '{each}' at stage {stage}: {error}\n"
                 + text_diff(before, _print(module), each.what.name)
             ) from error
+        lost = functions - _functions(module)
+        if lost:
+            raise DSLCompileError(
+                f"Python pass '{each}' at stage {stage} left a module without {', '.join(sorted(lost))}: every kernel "
+                "and the host function must stay"
+            )
         if observe is not None:
             observe(each.what.name, module)
     return module
+
+
+def _functions(module: ModuleOp) -> set[str]:
+    """What a launch needs: the host function, and the kernels of device modules."""
+    found: set[str] = set()
+    for op in module.ops:
+        on_device = op.name == "gpu.module"
+        for function in op.regions[0].block.ops if on_device else (op,):
+            known = {**function.attributes, **function.properties}
+            named = on_device and any(key.endswith("kernel") for key in known)
+            if named or (not on_device and function.regions and function.regions[0].blocks):
+                found.add(f"{'kernel' if named else 'host function'} {known.get('sym_name')}")
+    return found
 
 
 def around_pass(
@@ -192,6 +211,12 @@ class PassHooks:
                     f"Python pass '{each}' is to run at {each.what.stage}, but the pipeline of {backend.name} has no "
                     f"such pass; it has: {', '.join(pipeline)}"
                 )
+
+    def beyond(self, index: int) -> bool:
+        """Whether a pass of the user stands before or after one of the pipeline's from `index` on."""
+        stages = {each.what.stage for each in self.config.ir_passes if each.applies(each.what.stage, self.backend.name)}
+        names = {name for pair in self._names[index:] for name in pair}
+        return any(stage.count(":") == 2 and stage.split(":", 2)[2] in names for stage in stages)
 
     def places(self) -> set[int]:
         """Passes of the pipeline right behind which a pass of the user is to run."""
