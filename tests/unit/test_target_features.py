@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from flydsl.llvm import tools
-from flydsl.target import ARCHITECTURES, CUDA_ARCHES, FEATURES, KIB, ROCM_ARCHES, caps_of, has
+from flydsl.target import ARCHITECTURES, CUDA_ARCHES, FEATURES, KIB, ROCM_ARCHES, GPUTarget, caps_of, has
 from flydsl.target.architectures import Simd
+from flydsl.target.machines import MACHINES, Machine, machine_for
 from flydsl.target.needs import FEATURE_NEEDS, ptx_version
 
 GFX9 = "gfx900 gfx902 gfx904 gfx906 gfx908 gfx909 gfx90c "
@@ -130,6 +131,9 @@ UNITS = {
 }  # fmt: skip
 
 
+FAMILIES = {GFX11: "gfx11xx", GFX12: "gfx120x", MI400: "gfx1250"}
+
+
 def of(table: dict[str, int], arch: str, otherwise: int) -> int:
     return next((value for names, value in table.items() if arch in names.split()), otherwise)
 
@@ -142,6 +146,7 @@ def test_numbers_of_amd(arch: str):
     assert caps.shared_mem_per_block == caps.shared_mem_per_block_optin == of(LDS, arch, 64) * KIB
     assert caps.warp_size == entry.warp_size == (64 if arch in (GFX9 + CDNA).split() else 32)
     assert entry.multiprocessors == UNITS.get(arch)
+    assert entry.family == next((family for names, family in FAMILIES.items() if arch in names.split()), arch)
     assert (caps.max_threads_per_block, caps.max_block_dim) == (1024, (1024, 1024, 1024))
     assert caps.clusters == (arch in MI400.split())
 
@@ -164,7 +169,33 @@ def test_numbers_of_nvidia(arch: str):
     assert caps.clusters == (number >= 90)
     assert entry.multiprocessors == UNITS.get(arch)
     assert entry.ptx == max(PTX.get(number, 83), 88 if arch.endswith("f") else 0)
-    assert entry.simd is None and entry.switches == ()
+    assert entry.simd is None and entry.switches == () and entry.family == arch.rstrip("af")
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
+def test_gpus_are_what_their_architecture_is(machine: Machine):
+    entry = ARCHITECTURES[machine.arch]
+    assert machine.warp == entry.warp_size
+    assert entry.multiprocessors is None or machine.units <= entry.multiprocessors
+    if entry.simd is not None:
+        # Registers of a lane, times lanes; two compute units of RDNA share four SIMDs.
+        simds = 4 // entry.simd.units
+        assert machine.registers == entry.simd.registers * simds * entry.warp_size
+        assert machine.max_warps == entry.simd.waves * simds
+        assert machine.shared_bytes == entry.shared_mem and machine.sector == 64
+    else:
+        assert entry.shared_mem_optin is not None
+        # The driver takes a KiB of each block's.
+        assert machine.registers == 65536 and machine.sector == 32
+        assert machine.shared_bytes >= entry.shared_mem_optin + KIB
+    assert machine.max_warps * machine.warp % 512 == 0
+    assert machine.lanes in (64, 128) and machine.issue in (2.0, 4.0)
+    assert {"f16", "bf16"} <= machine.matrix.keys() and machine.matrix["f16"] == machine.matrix["bf16"]
+    # Narrower values go as fast at least, wider ones no faster.
+    assert machine.matrix.get("i8", 1e9) >= machine.matrix["f16"] > machine.matrix.get("tf32", 0)
+    assert machine.matrix.get("fp8", 1e9) >= machine.matrix["f16"] > machine.matrix.get("f64", 0)
+    assert machine.cache_gbs > machine.memory_gbs and machine_for(GPUTarget.parse(machine.arch)).arch == machine.arch
+    assert machine_for(GPUTarget.parse("sm_90"), machine.name.lower()) is machine
 
 
 # --- assemblers -----------------------------------------------------------------------------------------------------

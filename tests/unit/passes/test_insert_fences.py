@@ -125,7 +125,9 @@ class Program:
             return [f"{new} = llvm.load %s : !llvm.ptr<5> -> f32"]
         if what == "PRODUCT":
             words = '["wgmma", "wgmma_registers"]'
-            return [f'llvm.call_intrinsic "llvm.test.wgmma"({value}, %h) {{fly_nvgpu.effects = {words}}} : (f32, i64) -> ()']
+            return [
+                f'llvm.call_intrinsic "llvm.test.wgmma"({value}, %h) {{fly_nvgpu.effects = {words}}} : (f32, i64) -> ()'
+            ]
         if what.startswith("CALL "):
             word = what.removeprefix("CALL ")
             return [f'llvm.call_intrinsic "llvm.test.{word}"(%h) {{fly_nvgpu.effects = ["{word}"]}} : (i64) -> ()']
