@@ -124,10 +124,8 @@ class Program:
             values.append(new)
             return [f"{new} = llvm.load %s : !llvm.ptr<5> -> f32"]
         if what == "PRODUCT":
-            words = '["wgmma", "wgmma_registers"]'
-            return [
-                f'llvm.call_intrinsic "llvm.test.wgmma"({value}, %h) {{fly_nvgpu.effects = {words}}} : (f32, i64) -> ()'
-            ]
+            effects = '{fly_nvgpu.effects = ["wgmma", "wgmma_registers"]}'
+            return [f'llvm.call_intrinsic "llvm.test.wgmma"({value}, %h) {effects} : (f32, i64) -> ()']
         if what.startswith("CALL "):
             word = what.removeprefix("CALL ")
             return [f'llvm.call_intrinsic "llvm.test.{word}"(%h) {{fly_nvgpu.effects = ["{word}"]}} : (i64) -> ()']
