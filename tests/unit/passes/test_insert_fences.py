@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Block, Operation
+from xdsl.ir import Block, Operation, SSAValue
 
 from flydsl.dialects.upstream import gpu, scf
 from flydsl.ir.parser import LocatedParser
@@ -86,7 +86,6 @@ class Program:
         ])  # fmt: skip
 
     def block(self, values: list[str], depth: int, length: int) -> list[str]:
-        values = list(values)
         lines: list[str] = []
         for _ in range(length):
             if self.structured and depth < 2 and self.draw.random() < 0.25:
@@ -96,14 +95,28 @@ class Program:
         return lines
 
     def nested(self, values: list[str], depth: int) -> list[str]:
-        def inner() -> list[str]:
-            return self.block(values, depth + 1, self.draw.randint(1, 4))
+        """A branch or a loop; some give a register."""
+        self.names += 1
+        name, start = f"%v{self.names}", self.draw.choice(values[-3:])
+        gives = self.draw.random() < 0.4
 
-        kind = self.draw.choice(["if", "else", "for"])
-        if kind == "for":
-            self.names += 1
-            return [f"scf.for %i{self.names} = %n to %n step %n {{", *inner(), "}"]
-        return ["scf.if %c {", *inner(), *(["} else {", *inner()] if kind == "else" else []), "}"]
+        def inner(*more: str) -> list[str]:
+            known = [*values, *more]
+            lines = self.block(known, depth + 1, self.draw.randint(1, 4))
+            return [*lines, f"scf.yield {self.draw.choice(known[-2:])} : f32"] if gives else lines
+
+        kind = "else" if gives else self.draw.choice(["if", "else"])
+        if self.draw.random() < 0.4:
+            head = f"scf.for %i{self.names} = %n to %n step %n"
+            if not gives:
+                return [f"{head} {{", *inner(), "}"]
+            lines = [f"{name} = {head} iter_args({name}a = {start}) -> (f32) {{", *inner(f"{name}a"), "}"]
+        else:
+            head = f"{name} = scf.if %c -> (f32) {{" if gives else "scf.if %c {"
+            lines = [head, *inner(), *(["} else {", *inner()] if kind == "else" else []), "}"]
+        if gives:
+            values.append(name)
+        return lines
 
     def event(self, event: str, values: list[str]) -> list[str]:
         (what,) = EVENTS[event]
@@ -169,6 +182,7 @@ def paths(block: Block, draw: random.Random) -> Iterator[Operation]:
             if taken < len(inner):
                 yield from paths(inner[taken], draw)
         elif inner:
+            yield op
             for _ in range(draw.randrange(4)):
                 yield from paths(inner[0], draw)
         else:
@@ -186,7 +200,7 @@ class Walk:
         self.asynchronous = bool(names & {"wgmma", "reads_shared_async"})
         self.shared = "shares_mbarrier" in names
         self.dirty = self.fenced = self.open = self.made = False
-        self.fresh: set[object] = set()
+        self.fresh: set[SSAValue] = set()
         self.spilled = False
         self.wrong: list[str] = []
 
@@ -205,13 +219,30 @@ class Walk:
         elif name == "llvm.load":
             self.fresh.update(op.results if self.spilled else ())
         elif name in PLAIN_MOVES:
-            self.fresh.update(op.results if op.operands[0] in self.fresh else ())
+            self.pass_on(op.operands[0], op.results[0])
+        elif isinstance(op, scf.ForOp):
+            for given, inside, result in zip(op.iter_args, op.body.block.args[1:], op.results, strict=True):
+                self.pass_on(given, inside)
+                self.pass_on(given, result)
+        elif name == "scf.yield" and op.operands:
+            (given,), around = op.operands, op.parent_op()
+            assert around is not None
+            self.pass_on(given, around.results[0])
+            if isinstance(around, scf.ForOp):
+                self.pass_on(given, around.body.block.args[1])
         elif op.results:
             self.fresh.update(op.results)
         elif self.asynchronous or word.startswith(("mbarrier", "shares")):
             self.instruction(op, word)
         if word in ("gpu.barrier", "synchronizes", "shares_mbarrier") and self.shared:
             self.ask(not self.made, "an mbarrier is used before a fence has made it visible")
+
+    def pass_on(self, given: SSAValue, to: SSAValue) -> None:
+        """One register becomes another without anything being computed."""
+        if given in self.fresh:
+            self.fresh.add(to)
+        else:
+            self.fresh.discard(to)
 
     def instruction(self, op: Operation, word: str) -> None:
         if word == "writes_shared":
