@@ -116,6 +116,8 @@ class Program:
             lines = [head, *inner(), *(["} else {", *inner()] if kind == "else" else []), "}"]
         if gives:
             values.append(name)
+            if "product of registers" in self.events:
+                lines += self.event("product of registers", [name])
         return lines
 
     def event(self, event: str, values: list[str]) -> list[str]:
