@@ -81,7 +81,7 @@ class Machine(Sink[Value]):
         linear = self.first + lane
         return linear % x, linear // x % y, linear // (x * y)
 
-    # --- values -------------------------------------------------------------------------------------------------------
+    # --- values ------
 
     def value(self, old: SSAValue, /) -> Value:
         return self.env[old]
@@ -102,7 +102,7 @@ class Machine(Sink[Value]):
     def poison(self, type_: Attribute) -> Value:
         return self.same(unpacked(0xDEAD_BEEF_DEAD_BEEF & ((1 << bits_of(type_)) - 1), type_))
 
-    # --- arithmetic ---------------------------------------------------------------------------------------------------
+    # --- arithmetic ------
 
     def binary(self, word: str, type_: Attribute, a: Value, b: Value, flags: Attribute | None = None) -> Value:
         mask = (1 << bits_of(type_)) - 1
@@ -151,7 +151,7 @@ class Machine(Sink[Value]):
         assert isinstance(at, int)
         return self.each(lambda all_, one: (*all_[:at], one, *all_[at + 1 :]), v, x)
 
-    # --- memory: implicit arguments of AMD's kernels -------------------------------------------------------------------
+    # --- memory: implicit arguments of AMD's kernels ------
 
     def address(
         self, elem: Attribute, base: Value, pointer: Attribute, indices: Sequence[int], flags: int = 0
@@ -167,7 +167,7 @@ class Machine(Sink[Value]):
         assert size * 8 == bits_of(type_)
         return self.same(number)
 
-    # --- instructions ---------------------------------------------------------------------------------------------------
+    # --- instructions ------
 
     def fence(self, ordering: str, scope: str) -> None:
         self.events.append(("fence", ordering, scope))
@@ -254,7 +254,7 @@ class Machine(Sink[Value]):
         fixed = {"ntid": self.sizes["block"], "nctaid": self.sizes["grid"], "ctaid": self.block_id}
         return [fixed[kind][axis] if kind in fixed else self.thread(i)[axis] for i in range(self.lanes)]
 
-    # --- what these rules do not use --------------------------------------------------------------------------------------
+    # --- what these rules do not use ------
 
     def unexpected(self, *args: Any, **keywords: Any) -> Any:
         raise AssertionError("no rule of warps uses this")
