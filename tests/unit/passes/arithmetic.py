@@ -284,12 +284,10 @@ class Arithmetic:
         factor = self.draw.choice((period, period, 2 * period, period // 2 or 1, 3))
         x = self.one(type_)
         for _ in range(self.draw.randint(1, 2)):
-            if self.draw.random() < 0.5:
-                by = self.emit(type_, f"arith.constant {factor} : {type_}")
-                more = self.emit(type_, f"arith.muli {self.one(type_)}, {by} : {type_}")
-            else:
-                number = factor * self.draw.randint(1, 5) + self.draw.choice((0, 0, 3))
-                more = self.emit(type_, f"arith.constant {number} : {type_}")
+            more = self.multiple(type_, factor)
+            if self.draw.random() < 0.3:
+                cond = self.draw.choice(self.scope["i1"][-5:])
+                more = self.emit(type_, f"arith.select {cond}, {more}, {self.multiple(type_, factor)} : {type_}")
             x = self.emit(type_, f"arith.addi {x}, {more} : {type_}")
         ones = self.emit(type_, f"arith.constant {mask} : {type_}")
         by = self.emit(type_, f"arith.constant {self.draw.randint(0, low + 1)} : {type_}")
@@ -297,6 +295,17 @@ class Arithmetic:
         part = self.emit(type_, f"arith.shrui {part}, {by} : {type_}")
         name = self.draw.choice(("xori", "xori", "xori", "addi", "ori", "subi"))
         self.emit(type_, f"arith.{name} {x}, {part} : {type_}")
+
+    def multiple(self, type_: str, factor: int) -> str:
+        """A number that is known to be a multiple of another, or nearly so."""
+        kind = self.draw.choice(("number", "number", "product", "shift"))
+        if kind == "number":
+            number = factor * self.draw.randint(1, 5) + self.draw.choice((0, 0, 3))
+            return self.emit(type_, f"arith.constant {number} : {type_}")
+        power = factor.bit_length() - 1
+        by = self.emit(type_, f"arith.constant {factor if kind == 'product' else power} : {type_}")
+        word = "muli" if kind == "product" else "shli"
+        return self.emit(type_, f"arith.{word} {self.one(type_)}, {by} : {type_}")
 
     def real(self) -> None:
         type_ = self.draw.choice(tuple(FLOATS))
