@@ -1,4 +1,4 @@
-"""Code for AMD GPUs on the cpu stack: kernels are lowered for the GPU, and the instructions they then have are emulated.
+"""Code for AMD GPUs on the cpu stack: kernels are lowered for the GPU, and the instructions they then have emulated.
 
 The cpu stack runs atoms from what they mean, so its own lowering says nothing of the one for GPUs. Here a pass in front
 of it lowers for the GPU first: descriptors, offsets, operands and lanes of instructions are those a GPU would get. The
@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 import flydsl.compiler as flyc
 from flydsl.dialects.upstream import gpu
-from flydsl.passes import pass_class
+from flydsl.passes.fly.convert_fly_to_rocdl import ConvertFlyToRocdlPass
 from flydsl.passes.fly.device_module import TARGET_ATTRIBUTE
 
 from .test_rocm_buffers import (
@@ -32,7 +32,7 @@ from .test_rocm_scaled import test_mfma_scale, test_transposing_reads
 @flyc.ir_pass(stage="fly:before:convert-fly-to-cpu", name="test-lower-for-amd", backends=["cpu"])
 def lower_for_amd(module: ModuleOp) -> ModuleOp:
     targets = {op.sym_name: op.attributes[TARGET_ATTRIBUTE] for op in module.ops if isinstance(op, gpu.ModuleOp)}
-    conversion = pass_class("convert-fly-to-rocdl").conversion()
+    conversion = ConvertFlyToRocdlPass.conversion()
     made = conversion.run(module)
     assert conversion.arch is not None and conversion.arch.startswith("gfx")
     for op in made.ops:

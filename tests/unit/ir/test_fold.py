@@ -7,11 +7,23 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from tests.unit.passes.arithmetic import BINARY, PREDICATES, binary, compare, wrap
 
-from flydsl.ir.fold import FLOAT_FOLDS, fold_cmpf, fold_cmpi, fold_float, fold_int, fold_ipow, signed
+from flydsl.ir.fold import (
+    FLOAT_FOLDS,
+    FORMATS,
+    float_bits,
+    float_from_bits,
+    fold_cmpf,
+    fold_cmpi,
+    fold_float,
+    fold_int,
+    fold_ipow,
+    signed,
+)
 
 BITS = (1, 2, 4)
 SPECIAL = (
@@ -87,6 +99,36 @@ def test_floats(name: str, fmt: str):
                 assert made == 0 and np.signbit(made) in (signs if "num" in name else allowed), (a, b)
             else:
                 assert made == expected and np.signbit(made) == np.signbit(expected), (a, b)
+
+
+SMALL = {
+    "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f8E4M3FN": ml_dtypes.float8_e4m3fn, "f8E5M2": ml_dtypes.float8_e5m2,
+    "f8E4M3FNUZ": ml_dtypes.float8_e4m3fnuz, "f8E5M2FNUZ": ml_dtypes.float8_e5m2fnuz,
+    "f6E2M3FN": ml_dtypes.float6_e2m3fn, "f6E3M2FN": ml_dtypes.float6_e3m2fn, "f4E2M1FN": ml_dtypes.float4_e2m1fn,
+    "f8E8M0FNU": ml_dtypes.float8_e8m0fnu,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_bits_of_every_value(name: str):
+    """Every pattern of a small format means what it means elsewhere, and comes back; so does what lies between two."""
+    fmt, kind = FORMATS[name], np.dtype(SMALL[name])
+    patterns = np.arange(1 << fmt.width, dtype=f"u{kind.itemsize}")[:: 1 if fmt.width < 16 else 37]
+    with np.errstate(all="ignore"):
+        numbers = patterns.view(kind).astype(np.float64)
+    for bits, number in zip(patterns.tolist(), numbers.tolist(), strict=True):
+        made = float_from_bits(bits, name)
+        if number == number:
+            assert made == number and math.copysign(1, made) == math.copysign(1, number)
+            assert float_bits(number, name) == bits
+        else:
+            assert made != made
+    if not fmt.signed:
+        return
+    some = np.sort(numbers[np.isfinite(numbers)])
+    between = [x for x in (*(some[:-1] * 0.5 + some[1:] * 0.5), *(some * 1.01)) if abs(x) <= some[-1]]
+    rounded = np.array(between).astype(kind).view(patterns.dtype)
+    assert [float_bits(float(x), name) for x in between] == rounded.tolist()
 
 
 @pytest.mark.parametrize("predicate", ["eq", "ne", "lt", "le", "gt", "ge"])

@@ -115,8 +115,10 @@ class Machine(Sink[Value]):
 
     def cast(self, word: str, a: Value, source: Attribute, target: Attribute) -> Value:
         assert word in ("zext", "trunc", "bitcast"), word
-        assert word != "bitcast" or bits_of(source) == bits_of(target)
-        mask = (1 << bits_of(target)) - 1
+        have, want = bits_of(source), bits_of(target)
+        assert {"zext": have < want, "trunc": have > want, "bitcast": have == want}[word], (word, have, want)
+        assert all(packed(x, source) < 1 << have for x in a)
+        mask = (1 << want) - 1
         return self.each(lambda x: unpacked(packed(x, source) & mask, target), a)
 
     def icmp(self, predicate: str, type_: Attribute, a: Value, b: Value) -> Value:

@@ -261,17 +261,22 @@ class Arithmetic:
         self.emit(type_, f"arith.select {cond}, {self.one(type_)}, {self.one(type_)} : {type_}")
 
     def converted(self) -> None:
+        """Some conversions, one of the other; what comes out may be asked for being 0 or 1."""
         order = ["i1", "i8", "i32", "i64"]
-        narrow, wide = sorted(self.draw.sample(range(4), 2))
-        a, b = order[narrow], order[wide]
-        kind = self.draw.choice(("extui", "extsi", "trunci", "trunci", "index"))
-        if kind == "index":
-            a, b = self.draw.choice((("i32", "index"), ("index", "i32"), ("i64", "index"), ("index", "i64")))
-            self.emit(b, f"arith.index_cast {self.one(a)} : {a} to {b}")
-        elif kind == "trunci":
-            self.emit(a, f"arith.trunci {self.one(b)} : {b} to {a}")
-        else:
-            self.emit(b, f"arith.{kind} {self.one(a)} : {a} to {b}")
+        at = self.draw.choice((*order, "index"))
+        value = self.one(at)
+        for _ in range(self.draw.randint(1, 3)):
+            if at == "index" or (at in ("i32", "i64") and self.draw.random() < 0.2):
+                to = self.draw.choice(("i32", "i64")) if at == "index" else "index"
+                value = self.emit(to, f"arith.index_cast {value} : {at} to {to}")
+            else:
+                to = self.draw.choice([type_ for type_ in order if type_ != at])
+                kind = "trunci" if order.index(to) < order.index(at) else self.draw.choice(("extui", "extsi"))
+                value = self.emit(to, f"arith.{kind} {value} : {at} to {to}")
+            at = to
+        if at != "i1" and self.draw.random() < 0.4:
+            number = self.emit(at, f"arith.constant {self.draw.randrange(3)} : {at}")
+            self.emit("i1", f"arith.cmpi {self.draw.choice(PREDICATES[:3])}, {value}, {number} : {at}")
 
     def swizzled(self) -> None:
         """`x ? ((x & mask) >> shift)` over a sum that has multiples of the period in it, or nearly so."""
