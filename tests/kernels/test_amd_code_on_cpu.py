@@ -27,6 +27,7 @@ from .test_rocm_buffers import (
 )
 from .test_rocm_mfma import test_matches_numpy as test_mfma
 from .test_rocm_scaled import test_mfma_scale, test_transposing_reads
+from .test_rocm_tdm_tiles import test_tiles_there_and_back
 
 
 @flyc.ir_pass(stage="fly:before:convert-fly-to-cpu", name="test-lower-for-amd", backends=["cpu"])
@@ -42,8 +43,10 @@ def lower_for_amd(module: ModuleOp) -> ModuleOp:
 
 
 @pytest.fixture(autouse=True)
-def by_way_of_amd() -> Iterator[None]:
-    """All kernels of a test go this way."""
+def by_way_of_amd(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """All kernels of a test go this way, for CDNA5 where it does not say for what."""
+    monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cpu")
+    monkeypatch.setenv("FLYDSL_COMPILE_ARCH", "gfx1250")
     flyc.enable_pass("test-lower-for-amd")
     yield
     flyc.disable_pass("test-lower-for-amd")
@@ -69,5 +72,6 @@ __all__ = [
     "test_masks_of_unbounded_resources",
     "test_mfma",
     "test_mfma_scale",
+    "test_tiles_there_and_back",
     "test_transposing_reads",
 ]
