@@ -15,6 +15,7 @@ from tests.unit.passes.arithmetic import BINARY, PREDICATES, binary, compare, wr
 from flydsl.ir.fold import (
     FLOAT_FOLDS,
     FORMATS,
+    check_range,
     float_bits,
     float_from_bits,
     fold_cmpf,
@@ -22,6 +23,7 @@ from flydsl.ir.fold import (
     fold_float,
     fold_int,
     fold_ipow,
+    round_float,
     signed,
 )
 
@@ -105,7 +107,8 @@ SMALL = {
     "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f8E4M3FN": ml_dtypes.float8_e4m3fn, "f8E5M2": ml_dtypes.float8_e5m2,
     "f8E4M3FNUZ": ml_dtypes.float8_e4m3fnuz, "f8E5M2FNUZ": ml_dtypes.float8_e5m2fnuz,
     "f6E2M3FN": ml_dtypes.float6_e2m3fn, "f6E3M2FN": ml_dtypes.float6_e3m2fn, "f4E2M1FN": ml_dtypes.float4_e2m1fn,
-    "f8E8M0FNU": ml_dtypes.float8_e8m0fnu,
+    "f8E8M0FNU": ml_dtypes.float8_e8m0fnu, "f8E4M3": ml_dtypes.float8_e4m3,
+    "f8E4M3B11FNUZ": ml_dtypes.float8_e4m3b11fnuz,
 }  # fmt: skip
 
 
@@ -129,6 +132,24 @@ def test_bits_of_every_value(name: str):
     between = [x for x in (*(some[:-1] * 0.5 + some[1:] * 0.5), *(some * 1.01)) if abs(x) <= some[-1]]
     rounded = np.array(between).astype(kind).view(patterns.dtype)
     assert [float_bits(float(x), name) for x in between] == rounded.tolist()
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_what_is_too_large(name: str):
+    with np.errstate(all="ignore"):
+        largest = float(ml_dtypes.finfo(SMALL[name]).max)
+    assert FORMATS[name].max == largest
+    check_range(largest, name)
+    for factor in (2.5, 100.0) if FORMATS[name].overflow == "max" else (1.9, 2.5, 100.0):
+        with pytest.raises(OverflowError, match=f"does not fit {name}, whose largest number is"):
+            check_range(largest * factor, name)
+        with np.errstate(all="ignore"):
+            expected = float(np.array([largest * factor]).astype(SMALL[name]).astype(np.float64)[0])
+        made = round_float(largest * factor, name)
+        assert made == expected or (made != made and expected != expected)
+    bits = float_bits(math.nan, name)
+    assert 0 <= bits < 1 << FORMATS[name].width
+    assert math.isnan(float_from_bits(bits, name)) != (FORMATS[name].overflow == "max")
 
 
 @pytest.mark.parametrize("predicate", ["eq", "ne", "lt", "le", "gt", "ge"])
