@@ -265,7 +265,7 @@ class Arithmetic:
         order = ["i1", "i8", "i32", "i64"]
         at = self.draw.choice((*order, "index"))
         value = self.one(at)
-        for _ in range(self.draw.randint(1, 3)):
+        for _ in range(self.draw.choice((1, 1, 2, 3))):
             if at == "index" or (at in ("i32", "i64") and self.draw.random() < 0.2):
                 to = self.draw.choice(("i32", "i64")) if at == "index" else "index"
                 value = self.emit(to, f"arith.index_cast {value} : {at} to {to}")
@@ -274,9 +274,9 @@ class Arithmetic:
                 kind = "trunci" if order.index(to) < order.index(at) else self.draw.choice(("extui", "extsi"))
                 value = self.emit(to, f"arith.{kind} {value} : {at} to {to}")
             at = to
-        if at != "i1" and self.draw.random() < 0.4:
-            number = self.emit(at, f"arith.constant {self.draw.randrange(3)} : {at}")
-            self.emit("i1", f"arith.cmpi {self.draw.choice(PREDICATES[:3])}, {value}, {number} : {at}")
+        if at != "i1" and self.draw.random() < 0.7:
+            number = self.emit(at, f"arith.constant {self.draw.randrange(2)} : {at}")
+            self.emit("i1", f"arith.cmpi {self.draw.choice(PREDICATES[:2])}, {value}, {number} : {at}")
 
     def swizzled(self) -> None:
         """`x ? ((x & mask) >> shift)` over a sum that has multiples of the period in it, or nearly so."""
