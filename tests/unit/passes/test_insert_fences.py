@@ -123,7 +123,8 @@ class Program:
     def event(self, event: str, values: list[str]) -> list[str]:
         (what,) = EVENTS[event]
         self.names += 1
-        new, value = f"%v{self.names}", self.draw.choice(values[-3:])
+        # Mostly what was made last: it is what a fence is for.
+        new, value = f"%v{self.names}", values[-1] if self.draw.random() < 0.6 else self.draw.choice(values[-3:])
         if what == "COMPUTE":
             values.append(new)
             return [f"{new} = arith.addf {value}, {value} : f32"]
