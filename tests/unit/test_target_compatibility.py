@@ -30,6 +30,18 @@ def test_settings_left_open_fit_all_and_named_ones_must_match(arch: str):
             assert found == fits, (code, card)
 
 
+def test_ways_to_generate_code_say_nothing_of_the_device():
+    for code, card, fits in (
+        (":tgsplit+", "", True),
+        (":xnack-:tgsplit+", ":xnack-", True),
+        (":xnack-", ":xnack-:tgsplit+", True),
+        (":sramecc+:xnack-:tgsplit-", ":sramecc+:xnack-", True),
+        (":xnack-:tgsplit+", ":xnack+:tgsplit+", False),
+        (":xnack-:tgsplit+", ":tgsplit+", False),
+    ):
+        assert runs_on(GPUTarget.parse(f"gfx942{code}"), GPUTarget.parse(f"gfx942{card}")) == fits, (code, card)
+
+
 def test_nvidia_code_runs_on_later_architectures():
     targets = {arch: GPUTarget.parse(arch) for arch in CUDA_ARCHES}
     for code, device in product(targets, targets):

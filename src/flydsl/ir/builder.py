@@ -453,7 +453,8 @@ class Builder:
                 return narrow
         known = self.const_of.get(a)
         if known is not None and name in ("extsi", "trunci", "index_cast"):
-            return self.const(known, type_)
+            # A flag is 0 or 1 here, and its one bit is its sign.
+            return self.const(-known if name == "extsi" and a.type == i1 else known, type_)
         if known is not None and name == "extui":
             return self.const(int(known) & ((1 << bit_width(a.type)) - 1), type_)
         return self.share(CASTS[name], (a,), type_, {})

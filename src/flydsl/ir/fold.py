@@ -32,6 +32,8 @@ def fold_int(name: str, a: int, b: int, width: int) -> int | None:
     >>> fold_int("remsi", -7, 3, 32), fold_int("floordivsi", -7, 3, 32), fold_int("divui", -1, 2, 8)
     (-1, -3, 127)
     """
+    if width == 1:  # the one bit is the sign
+        a, b = -(a & 1), -(b & 1)
     mask = (1 << width) - 1
     ua, ub_ = a & mask, b & mask
     match name:
@@ -101,10 +103,16 @@ def fold_ipow(base: int, exponent: int, width: int) -> int | None:
 
 
 def fold_cmpi(predicate: str, a: int, b: int, width: int) -> bool:
-    """Value of an integer comparison of constants."""
+    """Value of an integer comparison of constants.
+
+    >>> fold_cmpi("slt", -1, 1, 8), fold_cmpi("ult", -1, 1, 8), fold_cmpi("slt", 1, 0, 1), fold_cmpi("ult", 1, 0, 1)
+    (True, False, True, False)
+    """
     if predicate[0] == "u":
         mask = (1 << width) - 1
         a, b = a & mask, b & mask
+    elif width == 1:  # the one bit is the sign
+        a, b = -(a & 1), -(b & 1)
     match predicate[-2:]:
         case "eq":
             return a == b

@@ -38,7 +38,7 @@ gpu.module @kernels {
   // CHECK-LABEL: llvm.func @lanes
   gpu.func @lanes(%p: !llvm.ptr<1>, %x: f32, %i: i32, %c: i1) kernel {
     // CHECK: %[[PAT:.*]] = llvm.mlir.constant(4127 : i32) : i32
-    // CHECK: %[[L:.*]] = rocdl.mbcnt.lo %{{.*}}, %{{.*}} {res_attrs = [{llvm.noundef, llvm.range = #llvm.constant_range<i32, 0, 32>}]} : (i32, i32) -> i32
+    // CHECK: %[[L:.*]] = rocdl.mbcnt.lo %{{.*}}, %{{.*}} {res_attrs = [{llvm.noundef, llvm.range = #llvm.constant_range<i32, 0, 33>}]} : (i32, i32) -> i32
     // CHECK-NEXT: rocdl.mbcnt.hi %{{.*}}, %[[L]] {res_attrs = [{llvm.noundef, llvm.range = #llvm.constant_range<i32, 0, 64>}]} : (i32, i32) -> i32
     %lane = gpu.lane_id
     // CHECK: rocdl.wavefrontsize : i32

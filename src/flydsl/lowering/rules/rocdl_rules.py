@@ -66,7 +66,8 @@ class RocdlTarget(GpuTarget):
         )
 
     def lane_id(self, s: Sink[T]) -> T:
-        low = self._count(s, "lo", s.number(0, i32), 32)
+        # The upper lanes of a wave of 64 count all of the lower ones.
+        low = self._count(s, "lo", s.number(0, i32), 33)
         return self._count(s, "hi", low, 64)
 
     def _count(self, s: Sink[T], half: str, start: T, end: int) -> T:

@@ -5,7 +5,7 @@
 * A batch of `wgmma` starts with `wgmma.fence`, and ends with `wgmma.commit_group` before it is waited for. Inside a
   batch a product that takes an operand from registers gets a fence of its own where threads have computed it since.
 * Barriers in shared memory that the copy engine or other blocks use are made visible to them by `fence.mbarrier_init`
-  right behind their `init`.
+  behind their `init`, once for those that stand together.
 
 What an op does is declared on it (`dialects/fly_nvgpu/effects.py`); the declarations are gone afterwards, so a second
 run changes nothing. A fence the author wrote is found and not repeated.
@@ -35,6 +35,8 @@ _MBARRIER_INIT_FENCE = KINDS["fence.mbarrier_init"].intrinsic
 _ASYNCHRONOUS = frozenset((Effect.WGMMA, Effect.READS_SHARED_ASYNC))
 _NEEDS_PROXY_FENCE = frozenset((Effect.SYNCHRONIZES, Effect.READS_SHARED_ASYNC))
 """What was written must be visible to the asynchronous units from here on."""
+_USES_MBARRIERS = frozenset((Effect.SYNCHRONIZES, Effect.SHARES_MBARRIER))
+"""From here on others may use the mbarriers that were made before."""
 
 
 @dataclass(frozen=True)
@@ -94,19 +96,23 @@ def _kernel(body: Block) -> None:
 
 
 def _fence_inits(block: Block) -> None:
-    """A fence behind the last `init` of each block that has some."""
+    """A fence behind the last of some `init`s: before anybody may use what they made, and before a block ends."""
     last: Operation | None = None
-    for op in block.ops:
+    for op in list(block.ops):
         effects = effects_of(op)
+        inside = [inner for region in op.regions for inner in region.blocks]
+        used = effects | frozenset[Effect]().union(*(effects_of(x) for inner in inside for x in _all(inner)))
         if Effect.MBARRIER_INIT in effects:
             last = op
         elif Effect.MBARRIER_INIT_FENCE in effects:
             last = None
-        for region in op.regions:
-            for inner in region.blocks:
-                _fence_inits(inner)
-    if last is not None and last.next_op is not None:
-        _call_before(last.next_op, _MBARRIER_INIT_FENCE)
+        elif last is not None and used & _USES_MBARRIERS:
+            _call_behind(last, _MBARRIER_INIT_FENCE)
+            last = None
+        for inner in inside:
+            _fence_inits(inner)
+    if last is not None:
+        _call_behind(last, _MBARRIER_INIT_FENCE)
 
 
 def _all(block: Block) -> Iterator[Operation]:
@@ -221,6 +227,11 @@ def _structured(op: Operation, state: _State, insert: bool) -> _State:
     for block in blocks:
         end = _block(block, end, insert=insert)
     return state.meet(end)
+
+
+def _call_behind(op: Operation, intrinsic: str) -> None:
+    assert op.next_op is not None, "a block ends with its terminator"
+    _call_before(op.next_op, intrinsic)
 
 
 def _call_before(op: Operation, intrinsic: str) -> None:
