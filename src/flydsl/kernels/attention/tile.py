@@ -87,6 +87,7 @@ class Form(NamedTuple):
     """Parts of the keys have results of their own, which are combined afterwards."""
     engine: bool = False
     """The copy engine stores results, while the next tile is under way; else threads do."""
+    dropout: bool = False
 
 
 class Turned(NamedTuple):
