@@ -52,13 +52,13 @@ def oracle(
     return (weights @ z).transpose(1, 2), lse, (weights @ z.abs()).transpose(1, 2)
 
 
-def philox(seed: int, counters: np.ndarray, rounds: int = 7) -> np.ndarray:
+def philox(seed: int, counters: np.ndarray, subsequence: int = 0, rounds: int = 7) -> np.ndarray:
     """Four words of 32 bits for each counter of 64, (..., 4): the generator in numpy."""
     low = np.uint64(0xFFFFFFFF)
     shift = np.uint64(32)
     key = [np.uint64(seed % 2**32), np.uint64(seed >> 32 & 0xFFFFFFFF)]
     zero = np.zeros_like(counters)
-    words = [counters & low, counters >> shift, zero, zero]
+    words = [counters & low, counters >> shift, zero + np.uint64(subsequence), zero]
     for _ in range(rounds):
         one, two = words[0] * np.uint64(0xD2511F53), words[2] * np.uint64(0xCD9E8D57)
         words = [(two >> shift) ^ words[1] ^ key[0], two & low, (one >> shift) ^ words[3] ^ key[1], one & low]
@@ -76,7 +76,7 @@ def kept_of(shape: tuple[int, int, int, int], rate: float, seed: int) -> torch.T
     of_row, of_key = row // 16 * 8 + row % 8, key // 16 * 4 + key // 2 % 4
     which = np.broadcast_to(key % 2 * 2 + key // 8 % 2, (queries, keys)).astype(int)
     for line in range(batches * heads):
-        words = philox((seed ^ (line * 0x9E3779B97F4A7C15)) % 2**64, of_row * np.uint64(2**32) + of_key)
+        words = philox(seed % 2**64, of_row * np.uint64(2**32) + of_key, line)
         word = np.take_along_axis(words, which[..., None], -1)[..., 0]
         number = np.where(row // 8 % 2 == 1, word >> np.uint64(16), word & np.uint64(0xFFFF))
         found[line] = (number >= round(rate * 2**16)) / (1 - rate)

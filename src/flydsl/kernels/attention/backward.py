@@ -125,7 +125,7 @@ def form_for(d: int, right: bool, left: bool, ordered: bool, wide: bool, dropout
     """Queries of a step: as many as there are registers for."""
     from .backward_steps import Sides
 
-    return Sides(d, right, left, 128 if d <= 64 else 64, ordered, wide, dropout)
+    return Sides(d, right, left, 128 if d <= 64 and not dropout else 64, ordered, wide, dropout)
 
 
 def _on_hopper(request: Request, known: dict[str, Array]) -> bool:

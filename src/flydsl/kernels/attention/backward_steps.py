@@ -100,17 +100,18 @@ def weigh(scores: fx.Tensor, heights: fx.Pointer, factor: fx.Float32) -> None:
                 scores[at] = fx.exp2(fx.fma(scores[at], factor, height), fastmath="fast")
 
 
-def derive(weights: fx.Tensor, slopes: fx.Tensor, means: fx.Pointer, drop: Drop | None) -> None:
-    """The gradients of weights become those of scores. What dropout multiplies them by is left to their sums."""
+def derive(weights: fx.Tensor, slopes: fx.Tensor, means: fx.Pointer, share: fx.Float32 | None) -> None:
+    """The gradients of weights become those of scores. Dropout keeps a `share` of weights, the others have a sign; what
+    it multiplies gradients by is left to their sums."""
     for j in range(weights.shape.unpack()[0][2]):
         for e in range(2):
             mean = means[8 * j + e]
-            if drop is not None:
-                mean = mean / drop.factor
+            if share is not None:
+                mean = mean * share
             for r in range(2):
                 at = (e, r, j), 0, 0
                 weight, slope = weights[at], slopes[at]
-                if drop is not None:
+                if share is not None:
                     weight, slope = fx.absf(weight), (weight < 0.0).select(fx.Float32(0.0), slope)
                 slopes[at] = weight * (slope - mean)
 

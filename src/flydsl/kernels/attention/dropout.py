@@ -16,8 +16,6 @@ import flydsl.expr as fx
 
 from .request import fail
 
-_GOLDEN = 0x9E3779B97F4A7C15
-"""Heads draw from seeds that lie far apart."""
 ROUNDS = 7
 """Of Philox: the fewest that pass the usual batteries of tests."""
 BITS = 16
@@ -49,9 +47,9 @@ def numbers_of(rate: object, seed: object) -> tuple[int, int, float]:
 
 def drawn(drop: Drop, line: fx.Int32, row: fx.Int32, key: fx.Int32) -> tuple[fx.Uint32, ...]:
     """The four words of the draw that a weight is in. `line` counts heads through all sequences."""
-    seed = drop.seed ^ (fx.Int64(line) * fx.Int64(_GOLDEN - (1 << 64)))
     rows, keys = (row >> 4 << 3) | (row & 7), (key >> 4 << 2) | (key >> 1 & 3)
-    return fx.random.randint4x(seed, (fx.Int64(rows) << 32) | fx.Int64(keys), ROUNDS)
+    offset = (fx.Int64(rows) << 32) | fx.Int64(keys)
+    return fx.random.randint4x(drop.seed, offset, ROUNDS, subsequence=line)
 
 
 def goes(drop: Drop, word: fx.Uint32, second: bool) -> fx.Boolean:
@@ -120,4 +118,4 @@ def _share(drop: Drop, row: fx.Int32, word: fx.Uint32) -> fx.Float32:
     return (number < fx.Uint32(drop.cut)).select(fx.Float32(0.0), drop.factor)
 
 
-__all__ = ["TILE", "Drop", "in_columns", "in_rows", "numbers_of", "share_of", "shares_of", "shares_of_lanes"]
+__all__ = ["Drop", "in_columns", "in_rows", "numbers_of", "share_of", "shares_of", "shares_of_lanes"]

@@ -94,7 +94,7 @@ def attention_kernel(
     blocks = fx.ceildiv(numbers.queries, tile.m)
     tiles = blocks * numbers.heads * numbers.batches * numbers.splits
     first, stride = fx.block_idx.x, fx.grid_dim.x
-    few, many = registers(tile)
+    few, many = registers(tile, form.dropout)
     if role == 0:
         if fx.const_expr(tile.consumers > 1):
             nv.setmaxnreg(few, increase=False)

@@ -132,6 +132,9 @@ def backward_kernel(
         sums_v.fill(0.0)
         key = block * ROWS + consumer * 64 + member // 32 * 16 + member % 32 // 4
         factor = reach.scale * LOG2E
+        share = None
+        if fx.const_expr(drop is not None):
+            share = 1.0 / cast("Drop", drop).factor
         held.wait(0)
         stage, phase = fx.Int32(0), fx.Int32(0)
         for i in range(steps * group):
@@ -152,7 +155,7 @@ def backward_kernel(
             if fx.const_expr(m == 128):
                 # There are no registers for weights in both types: scores' gradients come first.
                 nv.wgmma_wait(0, slopes)
-                derive(scores, slopes, side + m, drop)
+                derive(scores, slopes, side + m, share)
                 slopes_half.store(slopes.load().to(dtype).reshape(slopes_half.shape.unpack()))
             weights.store(kept(scores, drop).to(dtype).reshape(weights.shape.unpack()))
             for k in fx.range_constexpr(m // 16):
@@ -160,7 +163,7 @@ def backward_kernel(
             nv.wgmma_commit()
             if fx.const_expr(m < 128):
                 nv.wgmma_wait(1, slopes)
-                derive(scores, slopes, side + m, drop)
+                derive(scores, slopes, side + m, share)
                 slopes_half.store(slopes.load().to(dtype).reshape(slopes_half.shape.unpack()))
             for k in fx.range_constexpr(m // 16):
                 fx.gemm(sums_mma, sums_k, slopes_half[None, None, k], queries_t[None, None, k, stage], sums_k)
