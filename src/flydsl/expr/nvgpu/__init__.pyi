@@ -25,6 +25,7 @@ from .bulk import (
     bulk_store as bulk_store,
 )
 from .convert import (
+    from_fp8 as from_fp8,
     to_fp8 as to_fp8,
 )
 from .global_memory import (

@@ -5,7 +5,8 @@ are 8 apart and of four keys: two neighbours, and the two 8 further on. These ar
 16 keys in the registers of `wgmma`. Where it has keys as rows, a thread needs halves of two draws, each of which one of
 two lanes makes for both. So do lanes that have a row of their own.
 
-Word `2 (key % 2) + key // 8 % 2` of a draw is that of a key; its low half is the first row's, its high half the second's.
+Word `2 (key % 2) + key // 8 % 2` of a draw is that of a key: the low half is the first row's, the high half the
+second's.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ def goes(drop: Drop, word: fx.Uint32, second: bool) -> fx.Boolean:
 
 
 def in_columns(drop: Drop, line: fx.Int32, row: fx.Int32, key: fx.Int32) -> list[list[list[fx.Boolean]]]:
-    """What of 16 keys goes for a thread that has the rows `row` and 8 behind it, and the keys `key`, the next, and those
-    8 behind them: by the first or second eight, row, and key."""
+    """What of 16 keys goes for a thread that has the rows `row` and 8 behind it, and the keys `key`, the next, and
+    those 8 behind them: by the first or second eight, row, and key."""
     words = drawn(drop, line, row, key)
     return [[[goes(drop, words[2 * e + j], bool(r)) for e in range(2)] for r in range(2)] for j in range(2)]
 

@@ -333,7 +333,8 @@ def hopper_backward(
     reach = Reach(queries, keys, heads, kv_heads, right, left, scale)
     backward_kernel(
         load_q, load_k, load_v, load_grad, load_sides, fx.get_iter(sums), pointer_of(turns), fx.get_iter(dk),
-        fx.get_iter(dv), Drop(seed, cut, factor) if form.dropout else None, q.dtype, form, reach, value_attrs={"nvvm.minctasm": 1},
+        fx.get_iter(dv), Drop(seed, cut, factor) if form.dropout else None, q.dtype, form, reach,
+        value_attrs={"nvvm.minctasm": 1},
     ).launch(
         grid=(fx.ceildiv(keys, ROWS), kv_heads, batches), block=128 * (CONSUMERS + 1), smem=form.smem, stream=stream
     )  # fmt: skip

@@ -81,8 +81,9 @@ def mla_decode(
     np.float32(2.0)
     """
     key = (
-        array_key(q), array_key(kv), dv, causal, scale, array_key(block_table), array_key(seqlens_k), array_key(descale),
-        array_key(out), os.environ.get("FLYDSL_COMPILE_BACKEND"), os.environ.get("FLYDSL_COMPILE_ARCH"),
+        array_key(q), array_key(kv), dv, causal, scale, array_key(block_table), array_key(seqlens_k),
+        array_key(descale), array_key(out), os.environ.get("FLYDSL_COMPILE_BACKEND"),
+        os.environ.get("FLYDSL_COMPILE_ARCH"),
     )  # fmt: skip
     known = _decided.get(key)
     if known is None:
@@ -239,8 +240,8 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
             lse = scratch(given.out, "latent heights", splits * lines, "float32", stream)
             out_steps, part_steps = (r.dv, rows * r.dv), (lines * r.dv, lines)
         launch(
-            given.q, given.kv, result, lse, given.used_k, given.table, given.descale, r.batches, r.queries, r.heads, keys,
-            r.k.shape[1], r.k.shape[0], *strides, *out_steps, splits, *part_steps, r.page, _width(given.table),
+            given.q, given.kv, result, lse, given.used_k, given.table, given.descale, r.batches, r.queries, r.heads,
+            keys, r.k.shape[1], r.k.shape[0], *strides, *out_steps, splits, *part_steps, r.page, _width(given.table),
             factor, form, *more,
         )  # fmt: skip
         if splits > 1:
@@ -272,8 +273,8 @@ def anywhere(request: Request, out: Array) -> Run:
     def run(given: Given, keys: int, stream: object) -> None:
         more = () if stream is None else (stream,)
         launch(
-            *map(in_line, (given.q, given.kv, given.out)), given.lse, given.used_k, given.table, given.descale, r.batches,
-            r.queries, r.heads, keys, *steps, r.page, _width(given.table), r.scale * LOG2E, shape, *more,
+            *map(in_line, (given.q, given.kv, given.out)), given.lse, given.used_k, given.table, given.descale,
+            r.batches, r.queries, r.heads, keys, *steps, r.page, _width(given.table), r.scale * LOG2E, shape, *more,
         )  # fmt: skip
 
     return run

@@ -145,7 +145,8 @@ def plain_latent(
     """Rows of `q` and of `out` are queries times heads, and lie at equal distances; strides are in elements."""
     plain_latent_kernel(
         fx.get_iter(q), fx.get_iter(kv), fx.get_iter(out), pointer_of(lse), pointer_of(used_k), pointer_of(table),
-        pointer_of(descale), shape, queries, heads, keys, page, table_row, factor, row_q, batch_q, row_k, batch_k, row_out, batch_out,
+        pointer_of(descale), shape, queries, heads, keys, page, table_row, factor, row_q, batch_q, row_k, batch_k,
+        row_out, batch_out,
     ).launch(
         grid=(fx.ceildiv(queries * heads, ROWS), batches), block=THREADS, smem=4 * KEYS * shape.d, stream=stream
     )  # fmt: skip

@@ -6,7 +6,7 @@ of the warpgroup write it, eight elements of 16 bits to a unit, to where product
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -112,7 +112,8 @@ def widen(source: fx.Pointer, target: fx.Pointer, rows: fx.Int32, form: Latent) 
             if form.used_k:
                 # Whatever lies there, its weights of 0 must not make it NaN.
                 words = found.bitcast(fx.Int32)
-                found = (row < rows).select(words, fx.Vector.filled(words.numel, 0, fx.Int32)).bitcast(source.dtype)
+                seen = (row < rows).select(words, fx.Vector.filled(words.numel, 0, fx.Int32))
+                found = cast("fx.Vector", seen).bitcast(source.dtype)
             values = fx.nvgpu.from_fp8(found)
             wide = values if dtype is fx.Float16 else values.to(fx.Float32).to(dtype)
             for i in range(2):
