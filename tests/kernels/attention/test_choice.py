@@ -47,14 +47,21 @@ def test_the_kernel_that_is_called(
 
 
 @pytest.mark.parametrize(
-    ("arch", "module", "name"), [("sm_90a", "hopper", "hopper_latent"), ("gfx942", "plain", "plain_latent")]
+    ("arch", "module", "name"),
+    [
+        ("sm_90a", "latent.hopper", "hopper_latent"),
+        ("gfx942", "amd.entry", "amd_attention"),
+        ("gfx950", "amd.entry", "amd_attention"),
+        ("gfx1201", "latent.plain", "plain_latent"),
+        ("sm_80", "latent.plain", "plain_latent"),
+    ],
 )
 def test_the_kernel_of_latent_keys(
     arch: str, module: str, name: str, rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch
 ):
     emulate(arch)
     called: list[str] = []
-    place = importlib.import_module(f"flydsl.kernels.attention.latent.{module}")
+    place = importlib.import_module(f"flydsl.kernels.attention.{module}")
     monkeypatch.setattr(place, name, lambda *args, **options: called.append(name))
     mla_decode(random(rng, 1, 1, 7, 192), random(rng, 1, 29, 192), dv=128)
     assert set(called) == {name}

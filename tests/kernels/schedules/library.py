@@ -302,7 +302,7 @@ CALLS: dict[str, Call] = {
         False,
     ),
     "mla_decode by threads": Call(
-        "gfx942",
+        "sm_80",
         lambda: (partial(k.mla_decode, dv=64), bf16(1, 1, 4, 96), bf16(1, 32, 96)),
         "attention.latent.plain.plain_latent_kernel",
         False,

@@ -182,7 +182,13 @@ def _rows_of(x: Array) -> tuple[int, int]:
 
 def decide(request: Request, out: Array, where: Target) -> Run:
     """The fastest kernel that can do it."""
-    found = on_hopper(request, out, where) if where.hopper else None
+    found = None
+    if where.hopper:
+        found = on_hopper(request, out, where)
+    elif where.target.has("amd"):
+        from .amd import on_amd
+
+        found = on_amd(request, out, _rows_of(request.q), _rows_of(out), where)
     return anywhere(request, out) if found is None else found
 
 
