@@ -11,6 +11,7 @@ import torch
 from flydsl.kernels import attention
 from flydsl.kernels.attention import attention_backward, flash_attn_func
 from flydsl.kernels.attention.dropout import numbers_of
+from flydsl.kernels.attention.tile import Tile, registers
 
 from .oracle import compare, kept_of, oracle, random
 from .test_gradients import gradients
@@ -100,6 +101,14 @@ def test_share_of_what_is_dropped():
         assert abs(both - rate * rate) < 5 * (rate * rate / count) ** 0.5
     assert not torch.equal(kept_of(shape, 0.5, 1), kept_of(shape, 0.5, 2))
     assert torch.equal(kept_of(shape, 0.5, 1)[:, :, :100, :30], kept_of((1, 2, 100, 30), 0.5, 1))
+
+
+@pytest.mark.parametrize("d", [64, 128, 256])
+def test_registers_of_a_block_are_enough(d: int):
+    """A block starts with 168 for each thread: who asks for more than others gave back waits forever."""
+    for dropout in (False, True):
+        few, many = registers(Tile(d, d, 64), dropout)
+        assert few + 2 * many <= 3 * 168
 
 
 def test_numbers_of_rates():

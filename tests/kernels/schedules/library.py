@@ -251,7 +251,7 @@ CALLS: dict[str, Call] = {
     ),
     "attention with dropout": Call(
         HOPPER,
-        lambda: (partial(k.attention, dropout=0.3, seed=4), bf16(1, 64, 1, 64), bf16(1, 96, 1, 64), bf16(1, 96, 1, 64)),
+        lambda: (partial(k.attention, dropout=0.3, seed=4), bf16(1, 128, 1, 64), *(bf16(1, 96, 1, 64) for _ in "kv")),
         "attention.hopper.attention_kernel",
         False,
     ),

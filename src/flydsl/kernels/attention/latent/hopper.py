@@ -75,7 +75,7 @@ def latent_kernel(
         high = fx.min(high, low + each)
     count = fx.max(high - low, 0)
     if role == 0:
-        nv.setmaxnreg(64 if form.raw else 24, increase=False)
+        nv.setmaxnreg(56 if form.raw else 24, increase=False)
         if fx.const_expr(form.raw):
             if tid == 0:
                 full_q.expect_tx(2 * ROWS * d)
