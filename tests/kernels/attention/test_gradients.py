@@ -148,15 +148,6 @@ def test_gradients_of_all_that_is_done_to_scores(what: str, dropped: bool, rng: 
         torch.testing.assert_close(got.double(), want, rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "gfx942", "sm_90a"])
-def test_matrix_instructions_drop_the_same_weights(arch: str, rng: np.random.Generator, emulate):
-    emulate(arch)
-    q, k, v = (random(rng, 1, *x, dtype=torch.float16) for x in ((5, 2, 16), (35, 1, 16), (35, 1, 16)))
-    drop: Any = {"dropout": 0.5, "seed": 11}
-    found = attention(q, k, v, return_lse=True, causal=True, **drop)
-    compare(found, q, k, v, causal=True, kept=kept_of((1, 2, 5, 35), 0.5, 11))
-
-
 def test_gradients_of_packed_sequences(rng: np.random.Generator, emulate):
     emulate("native")
     starts_q, starts_k = [0, 5, 5, 22], [0, 18, 21, 40]

@@ -8,7 +8,7 @@ import torch
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.errors import DSLValueError
+from flydsl.errors import DSLTypeError, DSLValueError
 
 
 @flyc.kernel
@@ -55,6 +55,35 @@ def test_packed_conversions_saturate(dtype: torch.dtype, most: float, rng: np.ra
     torch.testing.assert_close(y.float(), x.clamp(-most, most).to(dtype).float(), rtol=0, atol=0, equal_nan=True)
     with pytest.raises(DSLValueError, match="sm_80"):
         flyc.compile(to_bytes, x, y, target="cuda:sm_80")
+
+
+@flyc.kernel
+def widened_kernel(x: fx.Pointer, y: fx.Pointer):
+    values = fx.make_rmem_tensor(fx.make_layout(8, 1), x.dtype)
+    for i in fx.range_constexpr(8):
+        values[i] = x[8 * fx.thread_idx.x + i]
+    made = fx.nvgpu.from_fp8(values.load())
+    for i in fx.range_constexpr(8):
+        y[8 * fx.thread_idx.x + i] = made[i]
+
+
+@flyc.jit
+def widened(x: fx.Tensor, y: fx.Tensor):
+    widened_kernel(fx.get_iter(x), fx.get_iter(y)).launch(grid=1, block=32)
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_every_byte_is_widened(dtype: torch.dtype, emulate):
+    x, y = torch.arange(256, dtype=torch.uint8).view(dtype), torch.zeros(256, dtype=torch.float16)
+    text = flyc.compile(widened, x, y, target="cuda:sm_89").artifact.binary("ptx").decode()
+    assert text.count("cvt.rn.f16x2.e") == 4
+    emulate("sm_90")
+    widened(x, y)
+    torch.testing.assert_close(y, x.half(), rtol=0, atol=0, equal_nan=True)
+    with pytest.raises(DSLTypeError, match="from_fp8 takes"):
+        flyc.compile(widened, y, y, target="cuda:sm_90")
+    with pytest.raises(DSLValueError, match="sm_80"):
+        flyc.compile(widened, x, y, target="cuda:sm_80")
 
 
 @flyc.kernel

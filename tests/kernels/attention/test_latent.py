@@ -9,7 +9,7 @@ import torch
 from flydsl.errors import DSLTypeError, DSLValueError
 from flydsl.kernels import mla_decode
 from flydsl.kernels.attention.latent import entry as latent_entry
-from flydsl.kernels.attention.latent.hopper import Latent, problem
+from flydsl.kernels.attention.latent.form import Latent, problem
 
 from .oracle import compare, random
 
@@ -26,7 +26,9 @@ def small(monkeypatch: pytest.MonkeyPatch, emulate):
     monkeypatch.setattr(
         latent_entry,
         "form_for",
-        lambda d, dv, rows, page, causal, used, split: Latent(d, dv, 32, 2, min(page, 32), causal, used, split),
+        lambda d, dv, rows, page, causal, used, split, raw, each: Latent(
+            d, dv, 32, 2, min(page, 32), causal, used, split, 2 if raw else 0, each
+        ),
     )
     latent_entry._decided.clear()
     yield
@@ -46,6 +48,16 @@ def test_every_stack(arch: str, rng: np.random.Generator, small, emulate):
     near(mla_decode(q, kv, dv=128, causal=True, scale=0.1, return_lse=True), q, kv, 128, causal=True, scale=0.1)
 
 
+def test_matrix_instructions_of_amd(rng: np.random.Generator, emulate):
+    """Two blocks have half of the values' columns each; rows that end inside a block, parts of the keys."""
+    emulate("gfx942")
+    q, kv = random(rng, 2, 2, 5, 320), random(rng, 2, 75, 320)
+    whole = torch.full((2, 2, 5, 336), float("nan"), dtype=torch.bfloat16)
+    out, lse = mla_decode(q, kv, dv=320, out=whole[..., :320], return_lse=True)
+    near((out, lse), q, kv, 320)
+    assert whole[..., 320:].isnan().all()
+
+
 def test_as_it_is(rng: np.random.Generator, emulate):
     """576 and 512, in parts, with the form that is chosen."""
     emulate("sm_90a")
@@ -56,7 +68,7 @@ def test_as_it_is(rng: np.random.Generator, emulate):
     near((out, lse), q, kv, 512)
 
 
-@pytest.mark.parametrize(("arch", "page"), [("sm_90a", 4), ("sm_90a", 64), ("native", 5)])
+@pytest.mark.parametrize(("arch", "page"), [("sm_90a", 4), ("sm_90a", 64), ("gfx950", 4), ("native", 5)])
 def test_pages(arch: str, page: int, rng: np.random.Generator, small, emulate):
     """What lies behind a sequence is not seen, not even if it is NaN."""
     emulate(arch)
@@ -73,6 +85,51 @@ def test_pages(arch: str, page: int, rng: np.random.Generator, small, emulate):
     out, lse = mla_decode(q, pages, dv=128, block_table=table, seqlens_k=used, return_lse=True)
     for b in range(3):
         near((out[b : b + 1], lse[b : b + 1]), q[b : b + 1], dense[b], 128)
+
+
+def bytes_of(rng: np.random.Generator, *shape: int, dtype=torch.float8_e4m3fn) -> torch.Tensor:
+    return random(rng, *shape).to(dtype)
+
+
+@pytest.mark.parametrize(
+    ("arch", "dtype", "kind"),
+    [("sm_90a", torch.bfloat16, torch.float8_e4m3fn), ("native", torch.float16, torch.float8_e5m2)],
+)
+def test_keys_of_one_byte(arch: str, dtype, kind, rng: np.random.Generator, small, emulate):
+    """A factor for each sequence; more steps than stages of bytes."""
+    emulate(arch)
+    q, kv = random(rng, 2, 3, 5, 192, dtype=dtype), bytes_of(rng, 2, 170, 192, dtype=kind)
+    factors = torch.from_numpy(rng.uniform(0.3, 3.0, 2)).float()
+    found = mla_decode(q, kv, dv=128, causal=True, scale=0.1, descale=factors, return_lse=True)
+    near(found, q, kv.double() * factors.double().reshape(2, 1, 1), 128, causal=True, scale=0.1)
+
+
+@pytest.mark.parametrize(
+    ("arch", "page"), [("sm_90a", 4), pytest.param("sm_90a", 64, marks=pytest.mark.slow), ("native", 5)]
+)
+def test_pages_of_bytes(arch: str, page: int, rng: np.random.Generator, small, emulate):
+    """What lies behind a sequence is not seen, not even if it is NaN."""
+    emulate(arch)
+    lengths = [100, 0, 37]
+    width = -(-max(lengths) // page)
+    table = torch.from_numpy(rng.permutation(3 * width + 2)[: 3 * width].reshape(3, width).astype("i4"))
+    pages = torch.full((3 * width + 2, page, 192), 0x7F, dtype=torch.uint8)
+    q, dense = random(rng, 3, 1, 6, 192), [bytes_of(rng, 1, length, 192) for length in lengths]
+    for b, rows in enumerate(dense):
+        for i in range(lengths[b]):
+            pages[table[b, i // page], i % page] = rows[0, i].view(torch.uint8)
+    used, factor = torch.tensor(lengths, dtype=torch.int32), torch.tensor([0.75])
+    kv = pages.view(torch.float8_e4m3fn)
+    out, lse = mla_decode(q, kv, dv=128, block_table=table, seqlens_k=used, descale=factor, return_lse=True)
+    for b in range(3):
+        near((out[b : b + 1], lse[b : b + 1]), q[b : b + 1], dense[b].double() * 0.75, 128)
+
+
+@pytest.mark.slow
+def test_bytes_as_they_are(rng: np.random.Generator, emulate):
+    emulate("sm_90a")
+    q, kv = random(rng, 1, 1, 16, 576), bytes_of(rng, 1, 200, 576)
+    near(mla_decode(q, kv, return_lse=True), q, kv.double(), 512)
 
 
 def test_strides_and_numpy(rng: np.random.Generator, emulate):
@@ -96,6 +153,9 @@ def test_strides_and_numpy(rng: np.random.Generator, emulate):
         ({"kv": torch.zeros(2, 9, 32)}, "32"),
         ({"kv": torch.zeros(3, 9, 64)}, "number of sequences"),
         ({"kv": torch.zeros(2, 9, 64, dtype=torch.float16)}, "both"),
+        ({"q": torch.zeros(2, 1, 4, 64).to(torch.float8_e4m3fn)}, "both"),
+        ({"descale": torch.ones(1)}, "goes with fp8"),
+        ({"kv": torch.zeros(2, 9, 64).to(torch.float8_e4m3fn), "descale": torch.ones(3)}, "descale of k"),
         ({"seqlens_k": torch.tensor([3, 10], dtype=torch.int32)}, "room for 9"),
         ({"out": torch.zeros(2, 1, 4, 32, dtype=torch.float16)}, "out is"),
     ],
@@ -112,3 +172,6 @@ def test_what_can_be_built():
     assert problem(Latent(576, 512, stages=3)) is not None
     assert problem(Latent(576, 320)) is not None
     assert problem(Latent(520, 512)) is not None
+    assert problem(Latent(576, 512, 32, 2, raw=4)) is None
+    assert problem(Latent(576, 512, 64, 2, raw=2)) is not None
+    assert problem(Latent(192, 128, 48, 2, raw=2)) is not None

@@ -249,6 +249,12 @@ CALLS: dict[str, Call] = {
         "attention.hopper.attention_kernel",
         False,
     ),
+    "attention with dropout": Call(
+        HOPPER,
+        lambda: (partial(k.attention, dropout=0.3, seed=4), bf16(1, 128, 1, 64), *(bf16(1, 96, 1, 64) for _ in "kv")),
+        "attention.hopper.attention_kernel",
+        False,
+    ),
     "attention of fp8": Call(
         HOPPER,
         lambda: (k.attention, *(f32(1, 64, 1, 64).to(torch.float8_e4m3fn) for _ in range(3))),
@@ -289,8 +295,14 @@ CALLS: dict[str, Call] = {
         "attention.latent.hopper.latent_kernel",
         False,
     ),
+    "mla_decode of fp8": Call(
+        HOPPER,
+        lambda: (partial(k.mla_decode, dv=128), bf16(1, 1, 16, 192), f32(1, 64, 192).to(torch.float8_e4m3fn)),
+        "attention.latent.hopper.latent_kernel",
+        False,
+    ),
     "mla_decode by threads": Call(
-        "gfx942",
+        "sm_80",
         lambda: (partial(k.mla_decode, dv=64), bf16(1, 1, 4, 96), bf16(1, 32, 96)),
         "attention.latent.plain.plain_latent_kernel",
         False,

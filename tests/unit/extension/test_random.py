@@ -9,10 +9,10 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 
-def reference(seed: int, offset: int, rounds: int = 10) -> list[int]:
+def reference(seed: int, offset: int, rounds: int = 10, subsequence: int = 0) -> list[int]:
     """Philox 4x32 in plain Python."""
     mask = 0xFFFFFFFF
-    c, k = [offset & mask, (offset >> 32) & mask, 0, 0], [seed & mask, (seed >> 32) & mask]
+    c, k = [x >> i & mask for x in (offset, subsequence) for i in (0, 32)], [seed & mask, (seed >> 32) & mask]
     for _ in range(rounds):
         p0, p1 = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
         c = [(p1 >> 32) ^ c[1] ^ k[0], p1 & mask, (p0 >> 32) ^ c[3] ^ k[1], p0 & mask]
@@ -41,6 +41,14 @@ def test_rounds():
     assert [int(x) for x in fx.random.randint4x(3, 4, n_rounds=7)] == reference(3, 4, 7)
     with pytest.raises(ValueError, match="n_rounds"):
         fx.random.randint(0, 0, 0)
+
+
+def test_subsequences():
+    for subsequence in (5, fx.Int32(5), 1 << 40):
+        found = fx.random.randint4x(3, 4, 7, subsequence=subsequence)
+        assert [int(x) for x in found] == reference(3, 4, 7, int(subsequence))
+    with pytest.raises(TypeError, match="subsequence must be an integer"):
+        fx.random.randint4x(0, 0, subsequence=1.5)
 
 
 def test_arguments():

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from xdsl.dialects.builtin import Float8E4M3FNType, Float8E5M2Type, f32, i1, i16
+from xdsl.dialects.builtin import Float8E4M3FNType, Float8E5M2Type, VectorType, f16, f32, i1, i16
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.upstream import llvm
+from ...dialects.upstream.vector import FromElementsOp
 from ...ir.builder import i32, i64
 from ...ir.fold import FORMATS
-from ...lowering.expand.small_floats import encode
+from ...lowering.expand.small_floats import decode_codes, encode
 
 if TYPE_CHECKING:
     from .lanes import Emulation
@@ -203,6 +204,19 @@ def _fp8_pair(elem: Attribute) -> Callable[..., Sequence[SSAValue]]:
     return rule
 
 
+def _from_fp8_pair(elem: Attribute) -> Callable[..., Sequence[SSAValue]]:
+    """Two f16 of two bytes, the first of which is the lower one."""
+
+    def rule(low: Emulation, operands: Sequence[SSAValue], **_: Any) -> Sequence[SSAValue]:
+        b = low.b
+        word = b.cast("extui", operands[0], i32)
+        codes = (b.int_binary("andi", word, b.i32(255)), b.int_binary("shrui", word, b.i32(8)))
+        halves = [b.cast("truncf", decode_codes(b, x, elem), f16) for x in codes]
+        return (b.pure(FromElementsOp, halves, VectorType(f16, [2]), {}),)
+
+    return rule
+
+
 _CALLS: dict[str, Callable[..., Sequence[SSAValue] | None]] = {
     "mbarrier.init": _init,
     "mbarrier.arrive": _arrive,
@@ -235,6 +249,8 @@ _CALLS: dict[str, Callable[..., Sequence[SSAValue] | None]] = {
     "bulk.store": _bulk_store,
     "cvt.e4m3x2": _fp8_pair(Float8E4M3FNType()),
     "cvt.e5m2x2": _fp8_pair(Float8E5M2Type()),
+    "cvt.from_e4m3x2": _from_fp8_pair(Float8E4M3FNType()),
+    "cvt.from_e5m2x2": _from_fp8_pair(Float8E5M2Type()),
 }
 
 

@@ -10,7 +10,7 @@ from importlib import import_module
 
 _MODULES: dict[str, str] = {
     "atoms": "MMA WGMMA CpAsync CpAsync32b CpAsync64b CpAsync128b LdMatrix StMatrix",
-    "convert": "to_fp8",
+    "convert": "from_fp8 to_fp8",
     "global_memory": "LoadGlobal StoreGlobal load_global store_global",
     "bulk": "bulk_load bulk_send bulk_store bulk_reduce bulk_prefetch BulkLoad BulkStore BulkReduce",
     "sync": (

@@ -12,7 +12,7 @@ from .bulk import (
     BulkLoad as BulkLoad, BulkReduce as BulkReduce, BulkStore as BulkStore, bulk_load as bulk_load,
     bulk_prefetch as bulk_prefetch, bulk_reduce as bulk_reduce, bulk_send as bulk_send, bulk_store as bulk_store,
 )
-from .convert import to_fp8 as to_fp8
+from .convert import from_fp8 as from_fp8, to_fp8 as to_fp8
 from .global_memory import (
     LoadGlobal as LoadGlobal, StoreGlobal as StoreGlobal, load_global as load_global, store_global as store_global,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from ...errors import DSLTypeError, DSLValueError
-from ..numeric import Float8E4M3FN, Float8E5M2, Float32, Int16, Numeric
+from ..numeric import Float8E4M3FN, Float8E5M2, Float16, Float32, Int16, Int32, Numeric
 from ..vector import Vector
 from .target import need_trace
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ..annotations import SSAValue
 
 _KINDS: dict[type[Numeric], str] = {Float8E4M3FN: "cvt.e4m3x2", Float8E5M2: "cvt.e5m2x2"}
+_WIDENED: dict[type[Numeric], str] = {Float8E4M3FN: "cvt.from_e4m3x2", Float8E5M2: "cvt.from_e5m2x2"}
 
 
 def to_fp8(values: Vector, dtype: type[Numeric]) -> Vector:
@@ -41,4 +42,25 @@ def to_fp8(values: Vector, dtype: type[Numeric]) -> Vector:
     return Vector.from_elements(pairs, Int16).bitcast(dtype).reshape(values.shape)
 
 
-__all__ = ["to_fp8"]
+def from_fp8(values: Vector) -> Vector:
+    """Every element of 8 bits in f16, two an instruction; f16 has all of them.
+
+    >>> def example():
+    ...     return fx.nvgpu.from_fp8(fx.Vector.filled(4, -1.25, fx.Float8E4M3FN))[3]
+    >>> flyc.evaluate(example, target="cpu:sm_90")
+    -1.25
+    """
+    kind = _WIDENED.get(values.dtype)
+    if kind is None:
+        raise DSLTypeError(f"from_fp8 takes Float8E4M3FN or Float8E5M2, got {values.dtype}")
+    if values.numel % 2:
+        raise DSLValueError(f"from_fp8 takes an even number of elements, got {values.numel}")
+    need_trace("from_fp8", "mma_sync_fp8")
+    from . import emit
+
+    pairs = values.reshape(values.numel).bitcast(Int16)
+    words = [Vector(emit.call(kind, cast("Int16", pairs[i]).ir_value())).bitcast(Int32)[0] for i in range(pairs.numel)]
+    return Vector.from_elements(words, Int32).bitcast(Float16).reshape(values.shape)
+
+
+__all__ = ["from_fp8", "to_fp8"]

@@ -43,14 +43,22 @@ def _words(x: Numeric) -> tuple[Uint32, Uint32]:
     return wide.to(Uint32), (wide >> 32).to(Uint32)
 
 
+def _counter(name: str, x: ScalarLike) -> tuple[Uint32, Uint32]:
+    """Half of the counter."""
+    found = _integer(name, x)
+    return _words(found) if found.dtype.width > 32 else (found.to(Uint32), Uint32(0))
+
+
 def _product(m: int, x: Uint32) -> tuple[Uint32, Uint32]:
     """High and low 32 bits of a product."""
     wide = x.to(Uint64) * Uint64(m)
     return (wide >> 32).to(Uint32), wide.to(Uint32)
 
 
-def randint4x(seed: ScalarLike, offset: ScalarLike, n_rounds: int = 10) -> tuple[Uint32, Uint32, Uint32, Uint32]:
-    """Four `Uint32`.
+def randint4x(
+    seed: ScalarLike, offset: ScalarLike, n_rounds: int = 10, *, subsequence: ScalarLike = 0
+) -> tuple[Uint32, Uint32, Uint32, Uint32]:
+    """Four `Uint32`. The generator counts in 128 bits: `subsequence` is the upper half, where one is not enough.
 
     >>> [f"{int(x):08x}" for x in randint4x(0, 0)]
     ['6627e8d5', 'e169c58d', 'bc57ac4c', '9b00dbd8']
@@ -58,10 +66,8 @@ def randint4x(seed: ScalarLike, offset: ScalarLike, n_rounds: int = 10) -> tuple
     if not isinstance(n_rounds, int) or n_rounds < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLValueError(f"n_rounds must be a positive int, got {n_rounds!r}")
     k0, k1 = _words(_integer("seed", seed))
-    counter = _integer("offset", offset)
-    c0, c1 = _words(counter) if counter.dtype.width > 32 else (counter.to(Uint32), Uint32(0))
-    c2 = Uint32(0)
-    c3 = Uint32(0)
+    c0, c1 = _counter("offset", offset)
+    c2, c3 = _counter("subsequence", subsequence)
     for _ in range(n_rounds):
         high0, low0 = _product(_M0, c0)
         high1, low1 = _product(_M1, c2)

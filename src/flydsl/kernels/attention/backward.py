@@ -77,7 +77,9 @@ def attention_backward(
         from .hopper_backward import hopper_backward
 
         wide = engine_takes(known["out"])
-        form = form_for(request.d, request.right is not None, request.left is not None, deterministic, wide)
+        form = form_for(
+            request.d, request.right is not None, request.left is not None, deterministic, wide, request.dropout
+        )  # fmt: skip
         long = -(-request.queries // form.m) * form.m
         lines = request.batches * request.heads
         sums = empty(q, (lines * long * request.d,), "float32", "attention_backward")
@@ -86,7 +88,8 @@ def attention_backward(
         steps = [s for name in ("q", "k", "v", "out", "grad") for s in engine_strides(known[name], False)]
         cast("Launch", hopper_backward)(
             q, k, v, out, grad, lse, sides, sums, turns, dq, dk, dv, request.batches, request.queries, request.keys,
-            request.heads, request.kv_heads, *steps, request.right or 0, request.left or 0, request.scale, form, *more,
+            request.heads, request.kv_heads, *steps, request.right or 0, request.left or 0, request.scale, *drop, form,
+            *more,
         )  # fmt: skip
         return dq, dk, dv
     from .plain_backward import Kind, plain_backward
@@ -118,18 +121,18 @@ def _same(x: tuple[object, ...]) -> tuple[object, ...]:
 
 
 @lru_cache(64)
-def form_for(d: int, right: bool, left: bool, ordered: bool, wide: bool) -> Sides:
+def form_for(d: int, right: bool, left: bool, ordered: bool, wide: bool, dropout: bool) -> Sides:
     """Queries of a step: as many as there are registers for."""
     from .backward_steps import Sides
 
-    return Sides(d, right, left, 128 if d <= 64 else 64, ordered, wide=wide)
+    return Sides(d, right, left, 128 if d <= 64 and not dropout else 64, ordered, wide, dropout)
 
 
 def _on_hopper(request: Request, known: dict[str, Array]) -> bool:
     """Whether the tensor cores' kernel takes it: 16-bit types, 64 or 128 elements, rows of 16-byte units."""
     if request.q.dtype not in HALF or request.d not in (64, 128) or request.dv != request.d or request.softcap:
         return False
-    if request.packed_q or request.packed_k or request.dropout:
+    if request.packed_q or request.packed_k:
         return False
     if request.bias is not None or request.alibi is not None:
         return False

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import NamedTuple
 
 import flydsl.expr as fx
+
+from .dropout import Drop, in_rows
 
 ROWS, STAGES = 128, 2
 """Keys of a block, and steps of queries that are in shared memory."""
@@ -21,6 +24,7 @@ class Sides(NamedTuple):
     ordered: bool = False
     wide: bool = True
     """Rows of the result are 16-byte units."""
+    dropout: bool = False
 
     @property
     def smem(self) -> int:
@@ -96,14 +100,39 @@ def weigh(scores: fx.Tensor, heights: fx.Pointer, factor: fx.Float32) -> None:
                 scores[at] = fx.exp2(fx.fma(scores[at], factor, height), fastmath="fast")
 
 
-def derive(weights: fx.Tensor, slopes: fx.Tensor, means: fx.Pointer) -> None:
-    """The gradients of weights become those of scores."""
+def derive(weights: fx.Tensor, slopes: fx.Tensor, means: fx.Pointer, share: fx.Float32 | None) -> None:
+    """The gradients of weights become those of scores. Dropout keeps a `share` of weights, the others have a sign; what
+    it multiplies gradients by is left to their sums."""
     for j in range(weights.shape.unpack()[0][2]):
         for e in range(2):
             mean = means[8 * j + e]
+            if share is not None:
+                mean = mean * share
             for r in range(2):
                 at = (e, r, j), 0, 0
-                slopes[at] = weights[at] * (slopes[at] - mean)
+                weight, slope = weights[at], slopes[at]
+                if share is not None:
+                    weight, slope = fx.absf(weight), (weight < 0.0).select(fx.Float32(0.0), slope)
+                slopes[at] = weight * (slope - mean)
 
 
-__all__ = ["ROWS", "STAGES", "Reach", "Sides", "derive", "mask", "masked", "steps_of", "weigh"]
+def thin(weights: fx.Tensor, drop: Drop, line: fx.Int32, query: fx.Int32, key: fx.Int32) -> None:
+    """Weights that are dropped get a sign, which none has: both what is left and what was there is needed."""
+    for j in range(0, weights.shape.unpack()[0][2], 2):
+        going = in_rows(drop, line, query + 8 * j, key)
+        for i, r, e in product(range(2), range(2), range(2)):
+            at = (e, r, j + i), 0, 0
+            weights[at] = going[i][r][e].select(-weights[at], weights[at])
+
+
+def kept(weights: fx.Tensor, drop: Drop | None) -> fx.Vector:
+    """Weights but for those that are dropped."""
+    values = weights.load()
+    if drop is None:
+        return values
+    return (values < 0.0).select(fx.Vector.filled(values.numel, 0.0, fx.Float32).reshape(values.shape), values)
+
+
+__all__ = [
+    "ROWS", "STAGES", "Reach", "Sides", "derive", "kept", "mask", "masked", "steps_of", "thin", "weigh",
+]  # fmt: skip

@@ -35,7 +35,7 @@ class Given(NamedTuple):
     table: HostArray | None
     descale: tuple[HostArray | None, HostArray | None, HostArray | None]
     drop: tuple[int, int, float]
-    """Seed, limit and factor."""
+    """Seed, cut and factor."""
 
 
 Launch: TypeAlias = "Callable[..., None]"
@@ -83,7 +83,7 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
     size = r.q.itemsize
     if r.q.dtype not in (*HALF, *FP8) or r.k.dtype != r.q.dtype or r.d % (32 // size) or r.dv % 16:
         return None
-    if r.bias is not None or r.alibi is not None or r.dropout or 0 in (r.keys, r.queries):
+    if r.bias is not None or r.alibi is not None or 0 in (r.keys, r.queries):
         return None
     factor = (r.softcap or r.scale) * LOG2E
     if not 1e-8 <= factor <= 1e8 or abs(r.scale) > 1e8 or (r.softcap and r.scale <= 0):
@@ -99,7 +99,7 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
     batch_out, row_out, head_out, _ = strides_of(out, r.packed_q)
     row_q, head_q, batch_q = engine_strides(r.q, r.packed_q)
     heads, queries, right = r.heads, r.queries, r.right
-    packs = r.queries == 1 and not r.packed_q and r.left is None and r.sinks is None
+    packs = r.queries == 1 and not r.packed_q and r.left is None and r.sinks is None and not r.dropout
     packs = packs and factors_of(r.descale[0]) in (1, r.kv_heads)
     if packs:
         # The heads that share keys are rows of one tile; a single query sees all keys in any case.
@@ -109,7 +109,7 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
     unequal = right is not None or r.left is not None or r.packed_q or r.packed_k or r.used_k
     form = Form(
         right is not None, r.left is not None, r.softcap != 0, unequal and not r.page, r.packed_q, r.packed_k, r.used_k,
-        min(r.page, few.n),
+        min(r.page, few.n), dropout=r.dropout,
     )  # fmt: skip
     steps = (row_q, head_q, batch_q, *engine_strides(r.k, r.packed_k), *engine_strides(r.v, r.packed_k))
     lse_strides = (queries, 0 if r.packed_q else heads * queries)
@@ -162,7 +162,7 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
             given.q, given.k, given.v, result, lse, sinks, given.cu_q, given.cu_k, given.used_k, given.table,
             counters, turned, *given.descale, *factor_strides, *rows, longest_q, longest_k, heads, r.kv_heads,
             r.batches, *steps, *steps_out, *lse_strides, splits, *split_strides, r.page, table_row, together,
-            right or 0, r.left or 0, factor, inner, min(tiles, where.processors), cut, kind, *more,
+            right or 0, r.left or 0, factor, inner, min(tiles, where.processors), *given.drop, cut, kind, *more,
         )  # fmt: skip
         if splits > 1:
             gather(

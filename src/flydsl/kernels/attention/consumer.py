@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import NamedTuple, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from ..matmul.hopper_out import swizzle
+from .dropout import Drop, in_columns
 from .softmax import LN2, LOG2E, Scale, look, over_quad, rescale, rescale_if_needed, weigh
 from .tile import Form, Tile, span
 from .walk import Numbers, Places, Work
@@ -67,6 +69,7 @@ class Consumer(NamedTuple):
     """A place in shared memory of this thread's own, which nobody reads."""
     grow: fx.Float32
     """What a result is multiplied by."""
+    drop: Drop | None
 
 
 def with_factors(me: Consumer, factors: Factors, work: Work) -> Consumer:
@@ -88,7 +91,8 @@ def with_factors(me: Consumer, factors: Factors, work: Work) -> Consumer:
         me = me._replace(scale=Scale(factor, fx.Float32(-1e30) / factor))
     if f.v is None:
         return me
-    return me._replace(grow=fx.Float32(f.v[work.batch * p.batch_v + head * p.head_v]))
+    grow = fx.Float32(f.v[work.batch * p.batch_v + head * p.head_v])
+    return me._replace(grow=grow if me.drop is None else grow * me.drop.factor)
 
 
 def lift_of(tile: Tile) -> int:
@@ -158,6 +162,18 @@ def mask(me: Consumer, work: Work, top: fx.Int32, step_index: fx.Int32) -> None:
                 me.scores[(e, r, j), 0, 0] = seen.select(value, me.scale.least)
 
 
+def thin(me: Consumer, work: Work, top: fx.Int32, step_index: fx.Int32) -> None:
+    """Weights that are dropped become 0; what the others are multiplied by is left to the result."""
+    if me.drop is None:
+        return
+    line, first = work.batch * me.numbers.heads + work.head, step_index * me.tile.n + me.member % 4 * 2
+    for j in range(0, me.tile.n // 8, 2):
+        going = in_columns(me.drop, line, top, first + 8 * j)
+        for i, r, e in product(range(2), range(2), range(2)):
+            at = (e, r, j + i), 0, 0
+            me.scores[at] = going[i][r][e].select(fx.Float32(0.0), me.scores[at])
+
+
 def cap(me: Consumer) -> None:
     """Scores through tanh; the factor in front of exp2 has the cap."""
     if me.form.softcap:
@@ -181,6 +197,7 @@ def begin(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Place
         clear_values(me, work, index, stage_v, phase_v)
     turn = look(me.scores, me.highest, me.scale, first=True, masked=True, lift=lift_of(me.tile))
     weigh(me.scores, me.total, me.scale, turn, first=True)
+    thin(me, work, top, index)
     keep(me, converted(me))
     stage, phase = after(stage, phase, me.tile.stages)
     return Place(stage, phase, stage_v, phase_v)
@@ -243,6 +260,7 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
     )  # fmt: skip
     if fx.const_expr(not tile.early):
         weigh(me.scores, me.total, me.scale, turn, first=False)
+        thin(me, work, top, index)
     fx.ktrace.range_pop()
     fx.ktrace.range_push("wait values")
     if fx.const_expr(tile.early):
@@ -261,6 +279,7 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
     if fx.const_expr(tile.early):
         fx.ktrace.range_push("softmax")
         weigh(me.scores, me.total, me.scale, turn, first=False)
+        thin(me, work, top, index)
         keep(me, converted(me))
         fx.ktrace.range_pop()
     stage, phase = after(stage, phase, tile.stages)

@@ -22,6 +22,7 @@ import flydsl.expr as fx
 
 from ..matmul.hopper_out import swizzle
 from .consumer import Consumer, Factors, Pipe, Place, advance, begin, finalize, finish, with_factors
+from .dropout import Drop
 from .fetching import fetch, fetch_pages, load_map, turned_map
 from .softmax import Scale
 from .tile import BARRIER_BYTES, Form, Tile, registers, span
@@ -46,6 +47,7 @@ def attention_kernel(
     descale_q: fx.Pointer | None,
     descale_k: fx.Pointer | None,
     descale_v: fx.Pointer | None,
+    drop: Drop | None,
     places: Places,
     dtype: type[fx.Numeric],
     tile: fx.Constexpr[Tile],
@@ -92,7 +94,7 @@ def attention_kernel(
     blocks = fx.ceildiv(numbers.queries, tile.m)
     tiles = blocks * numbers.heads * numbers.batches * numbers.splits
     first, stride = fx.block_idx.x, fx.grid_dim.x
-    few, many = registers(tile)
+    few, many = registers(tile, form.dropout)
     if role == 0:
         if fx.const_expr(tile.consumers > 1):
             nv.setmaxnreg(few, increase=False)
@@ -194,7 +196,7 @@ def attention_kernel(
             tile, form, numbers, scale, member, consumer, scores_mma,
             values_mma, parts_q, parts_k, parts_v, scores, weights, sums, highest, total,
             Pipe(full_k, empty_k), Pipe(full_v, empty_v), base_v, base_out, store_out,
-            held + (tid - 128), fx.Float32(1.0),
+            held + (tid - 128), fx.Float32(1.0) if drop is None else drop.factor, drop,
         )  # fmt: skip
         if fx.const_expr(tile.pingpong and tile.consumers > 1):
             if consumer == tile.consumers - 1:
@@ -328,6 +330,9 @@ def hopper_attention(
     factor: fx.Float32,
     inner: fx.Float32,
     blocks: fx.Int32,
+    seed: fx.Int64,
+    cut: fx.Int64,
+    kept: fx.Float32,
     tile: fx.Constexpr[Tile],
     form: fx.Constexpr[Form],
     stream: fx.Stream = fx.Stream(None),
@@ -360,8 +365,8 @@ def hopper_attention(
     attention_kernel(
         load_q, load_k, load_v, store_out, fx.get_iter(out), pointer_of(lse), pointer_of(sinks), pointer_of(cu_q),
         pointer_of(cu_k), pointer_of(used_k), pointer_of(table), pointer_of(counters), pointer_of(descale_q),
-        pointer_of(descale_k), pointer_of(descale_v), places, q.dtype, tile, form, numbers,
-        value_attrs={"nvvm.minctasm": 1},
+        pointer_of(descale_k), pointer_of(descale_v), Drop(seed, cut, kept) if form.dropout else None, places, q.dtype,
+        tile, form, numbers, value_attrs={"nvvm.minctasm": 1},
     ).launch(
         grid=blocks, block=tile.threads, stream=stream, smem=tile.smem + (tile.staged if form.engine else 0)
     )  # fmt: skip

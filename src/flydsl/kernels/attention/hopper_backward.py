@@ -17,7 +17,8 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from ..matmul.hopper_out import swizzle
-from .backward_steps import ROWS, STAGES, Reach, Sides, derive, mask, masked, steps_of, weigh
+from .backward_steps import ROWS, STAGES, Reach, Sides, derive, kept, mask, masked, steps_of, thin, weigh
+from .dropout import Drop
 from .fetching import fetch, load_map
 from .rounding import UNIT, round_kernel, sides_kernel
 from .softmax import LOG2E
@@ -38,6 +39,7 @@ def backward_kernel(
     turns: fx.Pointer | None,
     dk: fx.Pointer,
     dv: fx.Pointer,
+    drop: Drop | None,
     dtype: type[fx.Numeric],
     form: fx.Constexpr[Sides],
     reach: Reach,
@@ -130,6 +132,9 @@ def backward_kernel(
         sums_v.fill(0.0)
         key = block * ROWS + consumer * 64 + member // 32 * 16 + member % 32 // 4
         factor = reach.scale * LOG2E
+        share = None
+        if fx.const_expr(drop is not None):
+            share = 1.0 / cast("Drop", drop).factor
         held.wait(0)
         stage, phase = fx.Int32(0), fx.Int32(0)
         for i in range(steps * group):
@@ -144,18 +149,21 @@ def backward_kernel(
             if masked(block, row, form, reach):
                 mask(scores, fx.Float32(-1e30) / factor, key, row + member % 4 * 2, form, reach)
             weigh(scores, side, factor)
+            if fx.const_expr(drop is not None):
+                of_head = batch * reach.heads + from_head
+                thin(scores, cast("Drop", drop), of_head, row + member % 4 * 2, key)
             if fx.const_expr(m == 128):
                 # There are no registers for weights in both types: scores' gradients come first.
                 nv.wgmma_wait(0, slopes)
-                derive(scores, slopes, side + m)
+                derive(scores, slopes, side + m, share)
                 slopes_half.store(slopes.load().to(dtype).reshape(slopes_half.shape.unpack()))
-            weights.store(scores.load().to(dtype).reshape(weights.shape.unpack()))
+            weights.store(kept(scores, drop).to(dtype).reshape(weights.shape.unpack()))
             for k in fx.range_constexpr(m // 16):
                 fx.gemm(sums_mma, sums_v, weights[None, None, k], grads_t[None, None, k, stage], sums_v)
             nv.wgmma_commit()
             if fx.const_expr(m < 128):
                 nv.wgmma_wait(1, slopes)
-                derive(scores, slopes, side + m)
+                derive(scores, slopes, side + m, share)
                 slopes_half.store(slopes.load().to(dtype).reshape(slopes_half.shape.unpack()))
             for k in fx.range_constexpr(m // 16):
                 fx.gemm(sums_mma, sums_k, slopes_half[None, None, k], queries_t[None, None, k, stage], sums_k)
@@ -193,12 +201,16 @@ def backward_kernel(
                 phase = phase ^ 1
         nv.wgmma_wait(0, sums_k, sums_v)
         line = (fx.Int64(batch) * fx.Int64(reach.keys) * fx.Int64(reach.kv_heads) + fx.Int64(head)) * d
+        scale_k, scale_v = reach.scale, None
+        if fx.const_expr(drop is not None):
+            scale_v = cast("Drop", drop).factor
+            scale_k = scale_k * scale_v
         for r in fx.range_constexpr(2):
             if key + 8 * r < reach.keys:
                 origin = line + fx.Int64(key + 8 * r) * fx.Int64(reach.kv_heads) * d + member % 4 * 2
                 for j in fx.range_constexpr(d // 8):
-                    one = [dtype(sums_k[(e, r, j), 0, 0] * reach.scale) for e in range(2)]
-                    other = [dtype(sums_v[(e, r, j), 0, 0]) for e in range(2)]
+                    one = [dtype(sums_k[(e, r, j), 0, 0] * scale_k) for e in range(2)]
+                    other = [dtype(times(sums_v[(e, r, j), 0, 0], scale_v)) for e in range(2)]
                     nv.store_global(dk + (origin + 8 * j), fx.Vector.from_elements(one, dtype))
                     nv.store_global(dv + (origin + 8 * j), fx.Vector.from_elements(other, dtype))
         if member == 0:
@@ -221,6 +233,10 @@ def add_in_turn(
     nv.tma_commit()
     nv.tma_wait(0)
     fx.atomic_add(turn, 1, syncscope="device", ordering=fx.AtomicOrdering.AcqRel)
+
+
+def times(x: fx.Float32, factor: fx.Float32 | None) -> fx.Float32:
+    return x if factor is None else x * factor
 
 
 def accumulators(columns: int) -> fx.Tensor:
@@ -292,6 +308,9 @@ def hopper_backward(
     right: fx.Int32,
     left: fx.Int32,
     scale: fx.Float32,
+    seed: fx.Int64,
+    cut: fx.Int64,
+    factor: fx.Float32,
     form: fx.Constexpr[Sides],
     stream: fx.Stream = fx.Stream(None),
 ):
@@ -314,11 +333,14 @@ def hopper_backward(
     reach = Reach(queries, keys, heads, kv_heads, right, left, scale)
     backward_kernel(
         load_q, load_k, load_v, load_grad, load_sides, fx.get_iter(sums), pointer_of(turns), fx.get_iter(dk),
-        fx.get_iter(dv), q.dtype, form, reach, value_attrs={"nvvm.minctasm": 1},
+        fx.get_iter(dv), Drop(seed, cut, factor) if form.dropout else None, q.dtype, form, reach,
+        value_attrs={"nvvm.minctasm": 1},
     ).launch(
         grid=(fx.ceildiv(keys, ROWS), kv_heads, batches), block=128 * (CONSUMERS + 1), smem=form.smem, stream=stream
     )  # fmt: skip
     units = fx.Int64(lines) * fx.Int64(long) * (d // UNIT)
+    if fx.const_expr(form.dropout):
+        scale = scale * factor
     round_kernel(
         fx.get_iter(sums), fx.get_iter(dq), d, m, form.columns, units, long // m, queries, heads, scale
     ).launch(grid=fx.Int32((units + 255) // 256), block=256, stream=stream)

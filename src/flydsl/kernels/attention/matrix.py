@@ -13,7 +13,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.target import GPUTarget
 
-from .dropout import TOGETHER, Drop, drawn, stays
+from .dropout import Drop, shares_of
 from .plain import Extras, Kind, Sight, Steps, changed, key_place, offset
 from .softmax import LN2, LOG2E
 from .walk import pointer_of
@@ -177,14 +177,14 @@ def matrix_kernel(
             height = (top == float("-inf")).select(fx.Float32(0.0), top)
             factor = fx.exp2(highest - height)
             part = fx.Float32(0.0)
-            numbers: tuple[fx.Uint32, ...] = ()
+            shares: list[fx.Float32] = []
+            if fx.const_expr(kind.dropout):
+                shares = shares_of(drop, batch * fx.grid_dim.y + head, row, begin + lane * each, each)
             for i in fx.range_constexpr(each):
                 weight = fx.exp2(mine[i] - height)
                 part = part + weight
                 if fx.const_expr(kind.dropout):
-                    if fx.const_expr(i % TOGETHER == 0):
-                        numbers = drawn(drop, batch * fx.grid_dim.y + head, row, begin + lane * each + i)
-                    weight = weight * stays(drop, numbers[i % TOGETHER])
+                    weight = weight * shares[i]
                 weights[r, lane * each + i] = dtype(weight)
             for i in fx.range_constexpr(lanes.bit_length() - 1):
                 part = part + fx.shuffle_xor(part, 1 << i, lanes)
@@ -293,7 +293,7 @@ def matrix_attention(
     scale: fx.Float32,
     softcap: fx.Float32,
     seed: fx.Int64,
-    limit: fx.Int64,
+    cut: fx.Int64,
     factor: fx.Float32,
     kind: fx.Constexpr[Kind],
     target: fx.Constexpr[str],
@@ -306,7 +306,7 @@ def matrix_attention(
     matrix_kernel(
         fx.get_iter(q), fx.get_iter(k), fx.get_iter(v), fx.get_iter(out), pointer_of(lse), pointer_of(bias),
         pointer_of(alibi), pointer_of(sinks), pointer_of(cu_q), pointer_of(cu_k), pointer_of(used_k),
-        pointer_of(table), mma, kind, threads, Sight(left, right, scale, softcap), Drop(seed, limit, factor),
+        pointer_of(table), mma, kind, threads, Sight(left, right, scale, softcap), Drop(seed, cut, factor),
         longest, keys, heads // kv_heads, page, table_row, alibi_batch, Steps(batch_q, row_q, head_q, column_q),
         Steps(batch_k, row_k, head_k, column_k), Steps(batch_v, row_v, head_v, column_v),
         Steps(batch_out, row_out, head_out, column_out), Steps(batch_bias, row_bias, head_bias, column_bias),

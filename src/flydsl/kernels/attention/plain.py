@@ -345,7 +345,7 @@ def plain_attention(
     scale: fx.Float32,
     softcap: fx.Float32,
     seed: fx.Int64,
-    limit: fx.Int64,
+    cut: fx.Int64,
     factor: fx.Float32,
     kind: fx.Constexpr[Kind],
     stream: fx.Stream = fx.Stream(None),
@@ -355,7 +355,7 @@ def plain_attention(
         fx.get_iter(q), fx.get_iter(k), fx.get_iter(v), fx.get_iter(out), pointer_of(lse),
         pointer_of(descale_q), pointer_of(descale_k), pointer_of(descale_v), pointer_of(bias), pointer_of(alibi),
         pointer_of(sinks), pointer_of(cu_q), pointer_of(cu_k), pointer_of(used_k), pointer_of(table), kind,
-        Sight(left, right, scale, softcap), Drop(seed, limit, factor), longest, keys, heads // kv_heads, page,
+        Sight(left, right, scale, softcap), Drop(seed, cut, factor), longest, keys, heads // kv_heads, page,
         table_row, alibi_batch, Places(
             batch_descale_q, head_descale_q, share_descale_q, batch_descale_k, head_descale_k, batch_descale_v,
             head_descale_v,

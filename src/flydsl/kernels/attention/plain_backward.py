@@ -277,7 +277,7 @@ def plain_backward(
     scale: fx.Float32,
     softcap: fx.Float32,
     seed: fx.Int64,
-    limit: fx.Int64,
+    cut: fx.Int64,
     factor: fx.Float32,
     kind: fx.Constexpr[Kind],
     stream: fx.Stream = fx.Stream(None),
@@ -290,7 +290,7 @@ def plain_backward(
     of_v, of_out = Steps(batch_v, row_v, head_v, column_v), Steps(batch_out, row_out, head_out, column_out)
     of_grad = Steps(batch_grad, row_grad, head_grad, column_grad)
     of_bias = Steps(batch_bias, row_bias, head_bias, column_bias)
-    sight, drop = Sight(left, right, scale, softcap), Drop(seed, limit, factor)
+    sight, drop = Sight(left, right, scale, softcap), Drop(seed, cut, factor)
     group = heads // kv_heads
     # Sequences that lie one behind the other are one long one where heads do not matter.
     rows = (1 if cu_q is not None else batches) * heads * all_queries

@@ -19,7 +19,8 @@ def tile_for(d: int, dv: int, form: Form, queries: int, size: int = 2) -> Tile:
     masked = form.right or form.left
     few = 1 if queries <= 64 else 2
     if wide <= 128:
-        return Tile(d, dv, 128, 3 if wide <= 64 and queries > 128 else few, early=True)
+        # Three have no registers for the generator of dropout.
+        return Tile(d, dv, 128, 3 if wide <= 64 and queries > 128 and not form.dropout else few, early=True)
     if wide <= 192:
         return Tile(d, dv, 96, few)
     # So few keys a step leave no time to take turns in.
@@ -28,7 +29,7 @@ def tile_for(d: int, dv: int, form: Form, queries: int, size: int = 2) -> Tile:
 
 def tile_of_bytes(d: int, dv: int, form: Form, queries: int) -> Tile:
     """In one byte there is room for longer steps."""
-    few = 3 if max(d, dv) <= 64 and queries > 128 else 1 if queries <= 64 else 2
+    few = 3 if max(d, dv) <= 64 and queries > 128 and not form.dropout else 1 if queries <= 64 else 2
     return Tile(d, dv, 128, few, 2, True, 1, early=True)
 
 

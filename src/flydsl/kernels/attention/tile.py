@@ -87,6 +87,7 @@ class Form(NamedTuple):
     """Parts of the keys have results of their own, which are combined afterwards."""
     engine: bool = False
     """The copy engine stores results, while the next tile is under way; else threads do."""
+    dropout: bool = False
 
 
 class Turned(NamedTuple):
@@ -102,9 +103,13 @@ def span(d: int, size: int = 2) -> int:
     return next(x for x in (128 // size, 64 // size, 32 // size) if d % x == 0)
 
 
-def registers(tile: Tile) -> tuple[int, int]:
-    """Of a producer's and of a consumer's thread: 65536 are to be shared. A single consumer has enough as it is."""
-    return {1: (0, 0), 2: (24, 240), 3: (32, 160)}[tile.consumers]
+def registers(tile: Tile, dropout: bool = False) -> tuple[int, int]:
+    """Of a producer's and of a consumer's thread: 65536 are to be shared. A single consumer has enough as it is.
+
+    Keys of dropout's generator are in registers that a warp has in common: a producer needs more of its own then, where
+    consumers can spare them."""
+    spare = dropout and max(tile.d, tile.dv) <= 64
+    return {1: (0, 0), 2: (40, 232) if spare else (24, 240), 3: (32, 160)}[tile.consumers]
 
 
 def problem(tile: Tile) -> str | None:

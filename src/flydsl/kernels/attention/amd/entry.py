@@ -73,7 +73,7 @@ def amd_attention(
     softcap: fx.Float32,
     factor: fx.Float32,
     seed: fx.Int64,
-    limit: fx.Int64,
+    cut: fx.Int64,
     kept: fx.Float32,
     tile: fx.Constexpr[Tile],
     machine: fx.Constexpr[Machine],
@@ -93,7 +93,7 @@ def amd_attention(
             longest, keys, heads, heads // kv_heads, splits, page, table_row, alibi_batch, factor, head_lse, batch_lse,
             out_split, lse_split, bytes_k, bytes_v,
         ),
-        Sight(left, right, scale, softcap), Drop(seed, limit, kept),
+        Sight(left, right, scale, softcap), Drop(seed, cut, kept),
         Places(
             batch_descale_q, head_descale_q, share_descale_q, batch_descale_k, head_descale_k, batch_descale_v,
             head_descale_v,

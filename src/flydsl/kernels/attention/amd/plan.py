@@ -11,7 +11,7 @@ from flydsl.target import GPUTarget
 
 from ...matmul.amd.kernel import DIES
 from ...matmul.amd.plan import form_for
-from .tile import Machine, Tile, problem
+from .tile import Machine, Tile, problem, shared_bytes
 
 FEW = 16
 """Queries for which a wave has all; the other waves of a block only bring keys."""
@@ -61,4 +61,17 @@ def tile_for(machine: Machine, d: int, dv: int, queries: int, shared: int) -> Ti
     return None if problem(tile, machine, shared) else tile
 
 
-__all__ = ["machine_for", "tile_for"]
+@lru_cache(256)
+def latent_tile(machine: Machine, d: int, dv: int, shared: int) -> Tile | None:
+    """The tile for rows of `d` elements whose first `dv` are the value: short steps, and as many blocks to share the
+    values' columns as registers ask for. Waves of 32 lanes have too few of them for the queries."""
+    if machine.lanes == 32 or d % machine.step:
+        return None
+    parts = next((p for p in range(1, dv // 16 + 1) if dv % (16 * p) == 0 and dv // p <= 256), None)
+    if parts is None:
+        return None
+    tile = Tile(d, dv // parts, max(32, machine.span, 16 * machine.each // machine.run), 16)
+    return tile if shared_bytes(tile, machine) <= shared else None
+
+
+__all__ = ["latent_tile", "machine_for", "tile_for"]

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import flydsl.expr as fx
 
 from ...matmul.amd.kernel import UNIT_SCALE
-from ..dropout import TOGETHER as DRAWN
-from ..dropout import Drop, drawn, stays
+from ..dropout import Drop, shares_of_lanes
 from ..plain import Extras, Kind, Sight, Steps
 from ..softmax import LOG2E
 from . import places
@@ -218,9 +217,7 @@ class Products:
 
     def _kept(self, weights: fx.Vector, key: fx.Int32, row: int, drop: Drop) -> fx.Vector:
         line = self.where.batch * self.where.heads + self.where.head
-        found: list[fx.Float32] = []
-        for e in range(0, self.run, DRAWN):
-            found += [stays(drop, x) for x in drawn(drop, line, self.where.row + row, key + e)]
+        found = shares_of_lanes(drop, line, self.where.row + row, key, self.run, self.machine.lanes)
         return weights * fx.Vector.from_elements(found, fx.Float32)
 
 

@@ -15,9 +15,9 @@ from ...matmul.workspace import scratch
 from ..calls import Launch, engine_takes
 from ..lengths import longest
 from ..plan import splits_for
-from ..request import HALF, Request, check, fail, wrong_type
+from ..request import FP8, HALF, Request, check, factor_steps, fail, wrong_type
 from ..softmax import LOG2E
-from .hopper import ROWS, Latent, problem
+from .form import ROWS, Latent, problem
 
 MOST = 1024
 """Elements of a query."""
@@ -36,6 +36,7 @@ class Given(NamedTuple):
     lse: HostArray | None
     used_k: HostArray | None
     table: HostArray | None
+    descale: HostArray | None
 
 
 Run: TypeAlias = "Callable[[Given, int, object], None]"
@@ -58,6 +59,7 @@ def mla_decode(
     scale: float | None = None,
     block_table: HostArray | None = None,
     seqlens_k: HostArray | None = None,
+    descale: HostArray | None = None,
     out: HostArray | None = None,
     return_lse: bool = False,
     stream: object = None,
@@ -67,6 +69,7 @@ def mla_decode(
     `q` is (batch, queries, heads, d) and `kv` (batch, keys, d), both with the latent part first: 576 and `dv` 512 where
     keys have 512 latent elements and 64 of position. With `block_table`, a row of pages for each sequence, `kv` is
     (pages, keys of a page, d); an axis of one head is taken, too. `seqlens_k` is how many keys each sequence has.
+    `kv` may be fp8, whose values `descale` multiplies: one float32, or one for each sequence.
 
     With `causal` the last query sees all keys, the one before it all but one. `scale` is `d ** -0.5` unless given. The
     result is (batch, queries, heads, dv); with `return_lse` the logarithms of the sums of exponentials come, too,
@@ -78,12 +81,13 @@ def mla_decode(
     np.float32(2.0)
     """
     key = (
-        array_key(q), array_key(kv), dv, causal, scale, array_key(block_table), array_key(seqlens_k), array_key(out),
-        os.environ.get("FLYDSL_COMPILE_BACKEND"), os.environ.get("FLYDSL_COMPILE_ARCH"),
+        array_key(q), array_key(kv), dv, causal, scale, array_key(block_table), array_key(seqlens_k),
+        array_key(descale), array_key(out), os.environ.get("FLYDSL_COMPILE_BACKEND"),
+        os.environ.get("FLYDSL_COMPILE_ARCH"),
     )  # fmt: skip
     known = _decided.get(key)
     if known is None:
-        request = _check(q, kv, dv, causal, scale, block_table, seqlens_k)
+        request = _check(q, kv, dv, causal, scale, block_table, seqlens_k, descale)
     else:
         request = known.request
     _, keys = longest(request, None, None, seqlens_k, block_table)
@@ -112,7 +116,9 @@ def mla_decode(
         else:
             table = None if block_table is None else packed(block_table)
             used = None if seqlens_k is None else packed(seqlens_k)
-            known.run(Given(q if _in_rows(request.q) else packed(q), kv, out, lse, used, table), keys, stream)
+            factors = None if descale is None else packed(descale)
+            rows = q if _in_rows(request.q) else packed(q)
+            known.run(Given(rows, kv, out, lse, used, table, factors), keys, stream)
     if lse is None:
         return out
     return out, lse.permute((0, 2, 1)) if is_torch(lse) else cast("Any", lse).transpose(0, 2, 1)
@@ -126,6 +132,7 @@ def _check(
     scale: float | None,
     table: HostArray | None,
     used: HostArray | None,
+    descale: HostArray | None,
 ) -> Request:
     known = [describe(name, x, "mla_decode") for name, x in (("q", q), ("kv", kv))]
     keys = known[1]
@@ -137,14 +144,21 @@ def _check(
         raise fail(f"kv is (batch, keys, d) or (batch, keys, 1, d), got {known[1]}")
     if isinstance(dv, bool) or not isinstance(dv, int) or not 0 < dv <= keys.shape[3]:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise fail(f"dv is how many of the {keys.shape[3]} elements of kv are the value, got {dv!r}")
-    if known[0].dtype != keys.dtype or keys.dtype not in (*HALF, "float32"):
-        raise wrong_type(f"q and kv are both float16, bfloat16 or float32, got {known[0].dtype} and {keys.dtype}")
+    types = (*HALF, "float32")
+    if known[0].dtype not in types or keys.dtype not in (known[0].dtype, *FP8):
+        raise wrong_type(
+            f"q and kv are both float16, bfloat16 or float32, or kv is fp8, got {known[0].dtype} and {keys.dtype}"
+        )
     values = keys._replace(shape=(*keys.shape[:3], dv))
     maybe = [
         None if x is None else describe(n, x, "mla_decode") for n, x in (("block_table", table), ("seqlens_k", used))
     ]
+    factors = None if descale is None else describe("descale", descale, "mla_decode")
+    if factors is not None and len(factors.shape) == 1 and factors.shape[0] > 1:
+        factors = factors._replace(shape=(*factors.shape, 1), strides=(*factors.strides, 1))
     request = check(
-        known[0], keys, values, causal, None, scale, None, table=maybe[0], used_k=maybe[1], most=MOST
+        known[0], keys, values, causal, None, scale, None, table=maybe[0], used_k=maybe[1],
+        descale=(None, factors, None), most=MOST,
     )  # fmt: skip
     if request.d % LANES or dv % LANES:
         raise fail(f"the elements of q and dv are multiples of {LANES}, got {request.d} and {dv}")
@@ -168,25 +182,37 @@ def _rows_of(x: Array) -> tuple[int, int]:
 
 def decide(request: Request, out: Array, where: Target) -> Run:
     """The fastest kernel that can do it."""
-    found = on_hopper(request, out, where) if where.hopper else None
+    found = None
+    if where.hopper:
+        found = on_hopper(request, out, where)
+    elif where.target.has("amd"):
+        from .amd import on_amd
+
+        found = on_amd(request, out, _rows_of(request.q), _rows_of(out), where)
     return anywhere(request, out) if found is None else found
 
 
 @lru_cache(256)
-def form_for(d: int, dv: int, rows: int, page: int, causal: bool, used_k: bool, split: bool) -> Latent:
-    """Up to 64 rows wait for memory, which short steps and many of them suit; more wait for products.
+def form_for(
+    d: int, dv: int, rows: int, page: int, causal: bool, used_k: bool, split: bool, raw: bool, each: bool
+) -> Latent:
+    """Up to 64 rows wait for memory, which short steps and many of them suit; more wait for products. For bytes and
+    what they become there is room for short steps only.
 
     One constant for equal ones: calls with the very same one are served warm.
     """
+    if raw:
+        return Latent(d, dv, 32, 2, min(page, 32), causal, used_k, split, 4, each)
     n, stages = (32, 4) if rows <= ROWS and (not page or 32 % page == 0 or page % 32 == 0) else (64, 2)
     return Latent(d, dv, n, stages, min(page, n), causal, used_k, split)
 
 
 def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
-    """`hopper_latent`, for 16-bit types whose rows are 16-byte units."""
+    """`hopper_latent`, for 16-bit queries and keys of these or of 8 bits, whose rows are 16-byte units."""
     r = request
     causal = r.right is not None and r.queries > 1
-    first = form_for(r.d, r.dv, r.queries * r.heads, r.page, causal, r.used_k, False)
+    extents, bytes_and_factors = (r.d, r.dv, r.queries * r.heads, r.page), (r.k.dtype in FP8, _each(r))
+    first = form_for(*extents, causal, r.used_k, False, *bytes_and_factors)
     if r.q.dtype not in HALF or problem(first) is not None or (r.page and first.n % r.page and r.page % first.n):
         return None
     factor = r.scale * LOG2E
@@ -213,15 +239,15 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
         units = -(-rows // ROWS) * r.batches
         splits = splits_for(units, -(-keys // first.n), where.processors)
         result, lse, out_steps, part_steps = given.out, given.lse, (row_out, batch_out), (0, 0)
-        form = form_for(r.d, r.dv, r.queries * r.heads, r.page, causal, r.used_k, splits > 1)
+        form = form_for(*extents, causal, r.used_k, splits > 1, *bytes_and_factors)
         if splits > 1:
             lines = r.batches * rows
             result = scratch(given.out, "latent parts", splits * lines * r.dv, "float32", stream)
             lse = scratch(given.out, "latent heights", splits * lines, "float32", stream)
             out_steps, part_steps = (r.dv, rows * r.dv), (lines * r.dv, lines)
         launch(
-            given.q, given.kv, result, lse, given.used_k, given.table, r.batches, r.queries, r.heads, keys,
-            r.k.shape[1], r.k.shape[0], *strides, *out_steps, splits, *part_steps, r.page, _width(given.table),
+            given.q, given.kv, result, lse, given.used_k, given.table, given.descale, r.batches, r.queries, r.heads,
+            keys, r.k.shape[1], r.k.shape[0], *strides, *out_steps, splits, *part_steps, r.page, _width(given.table),
             factor, form, *more,
         )  # fmt: skip
         if splits > 1:
@@ -230,6 +256,11 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
             )
 
     return run
+
+
+def _each(r: Request) -> bool:
+    """Whether sequences have factors of their own."""
+    return factor_steps(r.descale[1])[0] > 0
 
 
 def _width(table: HostArray | None) -> int:
@@ -241,15 +272,15 @@ def anywhere(request: Request, out: Array) -> Run:
     from .plain import Shape, plain_latent
 
     r = request
-    shape = Shape(r.d, r.dv, r.right is not None and r.queries > 1, r.page > 0)
+    shape = Shape(r.d, r.dv, r.right is not None and r.queries > 1, r.page > 0, _each(r))
     steps = (*_rows_of(r.q), r.k.strides[1], r.k.strides[0], *_rows_of(out))
     launch = cast("Launch", plain_latent)
 
     def run(given: Given, keys: int, stream: object) -> None:
         more = () if stream is None else (stream,)
         launch(
-            *map(in_line, (given.q, given.kv, given.out)), given.lse, given.used_k, given.table, r.batches, r.queries,
-            r.heads, keys, *steps, r.page, _width(given.table), r.scale * LOG2E, shape, *more,
+            *map(in_line, (given.q, given.kv, given.out)), given.lse, given.used_k, given.table, given.descale,
+            r.batches, r.queries, r.heads, keys, *steps, r.page, _width(given.table), r.scale * LOG2E, shape, *more,
         )  # fmt: skip
 
     return run

@@ -8,7 +8,7 @@ through shared memory. While the second still multiplies, the first is with the 
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -16,64 +16,12 @@ import flydsl.expr as fx
 from ...matmul.hopper_out import swizzle
 from ..fetching import fetch, load_map
 from ..softmax import LN2, Scale, look, over_quad, rescale, rescale_if_needed, weigh
-from ..tile import BARRIER_BYTES, SHARED_BYTES
 from ..walk import pointer_of
+from .form import ROWS, WIDE, Latent, Rows, fetch_pages, page_of
+from .widen import Raw, bring
 
-ROWS = 64
 LAZY = 8
 """A maximum may be behind by 2 to this power."""
-WIDE = 64
-"""Columns of a box in shared memory."""
-
-
-class Latent(NamedTuple):
-    """What is compiled in."""
-
-    d: int
-    """Elements of a query and of a key."""
-    dv: int
-    """Those of them, from the first on, that are the value."""
-    n: int = 64
-    """Keys of a step."""
-    stages: int = 2
-    page: int = 0
-    """Rows of a page that come together, where keys are paged."""
-    causal: bool = False
-    used_k: bool = False
-    split: bool = False
-
-    @property
-    def smem(self) -> int:
-        rows = 2 * (ROWS + self.stages * self.n) * self.d
-        return rows + 2 * ROWS * self.n + 2 * 4 * ROWS + BARRIER_BYTES
-
-
-def problem(form: Latent) -> str | None:
-    """Why there is no such kernel; None if there is."""
-    if form.d % WIDE or form.dv % (2 * WIDE) or not 0 < form.dv <= min(512, form.d):
-        return f"keys have a multiple of 64 elements, the value up to 512 in steps of 128, got {form.d} and {form.dv}"
-    if form.n % 16 or form.stages < 2 or form.smem > SHARED_BYTES:
-        return f"{form} needs {form.smem} bytes of shared memory, and there are {SHARED_BYTES}"
-    return None
-
-
-class Rows(NamedTuple):
-    """What a launch is told in numbers."""
-
-    rows: fx.Int32
-    """Queries times heads."""
-    heads: fx.Int32
-    queries: fx.Int32
-    keys: fx.Int32
-    splits: fx.Int32
-    page: fx.Int32
-    table_row: fx.Int32
-    factor: fx.Float32
-    """Of scores in front of exp2."""
-    out_split: fx.Int64
-    out_batch: fx.Int64
-    out_row: fx.Int64
-    lse_split: fx.Int64
 
 
 @flyc.kernel
@@ -84,7 +32,9 @@ def latent_kernel(
     lse: fx.Pointer | None,
     used_k: fx.Pointer | None,
     table: fx.Pointer | None,
+    descale: fx.Pointer | None,
     dtype: type[fx.Numeric],
+    kind: type[fx.Numeric],
     form: fx.Constexpr[Latent],
     numbers: Rows,
 ):
@@ -95,16 +45,20 @@ def latent_kernel(
     base_q = fx.get_dyn_shared(dtype)
     base_kv = base_q + ROWS * d
     base_p = base_kv + stages * n * d
-    stats = fx.recast_iter(fx.Float32, base_p + ROWS * n)
+    base_raw = base_p + ROWS * n
+    stats = fx.recast_iter(fx.Float32, base_raw + form.raw * n * d // 2)
     full_q = nv.MBarrier(fx.recast_iter(fx.Int64, stats + 2 * ROWS))
     full, empty = full_q[1], full_q[1 + stages]
+    raw = Raw(fx.recast_iter(kind, base_raw), full_q[1 + 2 * stages])
     if tid == 0:
         load_q.prefetch()
         load_kv.prefetch()
         full_q.init(1)
         for s in fx.range_constexpr(stages):
-            full[s].init(1)
+            full[s].init(128 if form.raw else 1)
             empty[s].init(2)
+        for s in fx.range_constexpr(form.raw):
+            raw.full[s].init(1)
         nv.fence_mbarrier_init()
     fx.barrier()
     if fx.const_expr(form.split):
@@ -121,9 +75,14 @@ def latent_kernel(
         high = fx.min(high, low + each)
     count = fx.max(high - low, 0)
     if role == 0:
-        nv.setmaxnreg(24, increase=False)
+        nv.setmaxnreg(56 if form.raw else 24, increase=False)
+        if fx.const_expr(form.raw):
+            if tid == 0:
+                full_q.expect_tx(2 * ROWS * d)
+                fetch(load_q, base_q, full_q, block * ROWS, fx.Int32(0), batch, ROWS, d)
+            bring(load_kv, raw, base_kv, full, empty, high, count, keys, batch, table, numbers, form)
         # Pages are fetched by as many threads as a warp has, each with its own; all else by one.
-        if tid < (32 if form.page else 1):
+        elif tid < (32 if form.page else 1):
             if tid == 0:
                 full_q.expect_tx(2 * ROWS * d)
                 fetch(load_q, base_q, full_q, block * ROWS, fx.Int32(0), batch, ROWS, d)
@@ -147,7 +106,7 @@ def latent_kernel(
                     stage = fx.Int32(0)
                     phase = phase ^ 1
     else:
-        nv.setmaxnreg(240, increase=True)
+        nv.setmaxnreg(224 if form.raw else 240, increase=True)
         member = tid % 128
         half = form.dv // 2
         alone = fx.make_layout((1, 1, 1), (0, 0, 0))
@@ -169,7 +128,11 @@ def latent_kernel(
             store = fx.make_copy_atom(nv.StMatrix(4), dtype)
             copy = fx.make_tiled_copy_C(store, scores_mma).get_slice(member)
             to_weights = copy.partition_D(weights_view(base_p, n))
-            scale = Scale(numbers.factor, fx.Float32(-1e30) / numbers.factor)
+            factor, grow = numbers.factor, None
+            if fx.const_expr(descale is not None):
+                grow = fx.Float32(cast("fx.Pointer", descale)[batch if form.each else 0])
+                factor = factor * grow
+            scale = Scale(factor, fx.Float32(-1e30) / factor)
             highest.fill(scale.least)
             total.fill(0.0)
             full_q.wait(0)
@@ -184,7 +147,7 @@ def latent_kernel(
                 end = keys - (numbers.queries - 1 if form.causal else 0)
                 if (index + 1) * n > end:
                     mask(scores, index * n + member % 4 * 2, block * ROWS + line, keys, scale, form, numbers)
-                    if fx.const_expr(form.used_k):
+                    if fx.const_expr(form.used_k and not form.raw):
                         clear(base_kv + stage * (n * d), keys - index * n, member, form)
                 turn = look(scores, highest, scale, first=False, masked=True, lazy=LAZY)
                 weigh(scores, total, scale, turn, first=False)
@@ -213,6 +176,8 @@ def latent_kernel(
                 share = finished(
                     lse, highest[r], total[r], scale, block * ROWS + line + 8 * r, member, split, batch, numbers
                 )
+                if fx.const_expr(grow is not None):
+                    share = share * cast("fx.Float32", grow)
                 if member % 4 == 0:
                     stats[line + 8 * r] = share
             weights_ready.arrive()
@@ -319,37 +284,6 @@ def finished(
     return none.select(fx.Float32(0.0), 1.0 / some)
 
 
-def page_of(row: fx.Int32, keys: fx.Int32, batch: fx.Int32, table: fx.Pointer, numbers: Rows) -> fx.Int32:
-    """Where a key is; behind the last one come others of its page."""
-    which = fx.min(row, fx.max(keys - 1, 0)) // numbers.page
-    return fx.Int32(table[batch * numbers.table_row + which])
-
-
-@flyc.jit
-def fetch_pages(
-    load: fx.nvgpu.TmaAtom,
-    smem: fx.Pointer,
-    barrier: fx.nvgpu.MBarrier,
-    row: fx.Int32,
-    page: fx.Int32,
-    keys: fx.Int32,
-    batch: fx.Int32,
-    table: fx.Pointer,
-    numbers: Rows,
-    form: Latent,
-):
-    """A step's rows from their pages, `form.page` rows at a time, a thread's first ones from `page`."""
-    for i in range(fx.thread_idx.x, form.n // form.page, 32):
-        at = row + i * form.page
-        which = at // numbers.page
-        if fx.const_expr(form.n // form.page > 32):
-            if i >= 32:
-                page = page_of(at, keys, batch, table, numbers)
-        for box in fx.range_constexpr(form.d // WIDE):
-            target = smem + (box * (form.n * WIDE) + i * (form.page * WIDE))
-            load.load((at - which * numbers.page, box * WIDE, 0, page), target, barrier)
-
-
 @flyc.jit
 def hopper_latent(
     q: fx.Tensor,
@@ -358,6 +292,7 @@ def hopper_latent(
     lse: fx.Tensor | None,
     used_k: fx.Tensor | None,
     table: fx.Tensor | None,
+    descale: fx.Tensor | None,
     batches: fx.Int32,
     queries: fx.Int32,
     heads: fx.Int32,
@@ -383,11 +318,16 @@ def hopper_latent(
     or of a page and pages; strides are in elements."""
     rows = queries * heads
     load_q = load_map(q, rows, form.d, fx.Int32(1), batches, (row_q, row_q, batch_q), ROWS)
-    load_kv = load_map(kv, rows_k, form.d, fx.Int32(1), batches_k, (row_k, row_k, batch_k), form.page or form.n)
+    if fx.const_expr(form.raw):
+        layout = fx.make_layout((rows_k, form.d, 1, batches_k), (row_k, 1, row_k, batch_k))
+        box = (form.page or form.n, WIDE, 1, 1)
+        load_kv = fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), fx.make_view(fx.get_iter(kv), layout), None, box)
+    else:
+        load_kv = load_map(kv, rows_k, form.d, fx.Int32(1), batches_k, (row_k, row_k, batch_k), form.page or form.n)
     numbers = Rows(
         rows, heads, queries, keys, splits, page, table_row, factor, split_out, batch_out, row_out, split_lse
     )  # fmt: skip
     latent_kernel(
-        load_q, load_kv, fx.get_iter(out), pointer_of(lse), pointer_of(used_k), pointer_of(table), q.dtype, form,
-        numbers, value_attrs={"nvvm.minctasm": 1},
+        load_q, load_kv, fx.get_iter(out), pointer_of(lse), pointer_of(used_k), pointer_of(table), pointer_of(descale),
+        q.dtype, kv.dtype, form, numbers, value_attrs={"nvvm.minctasm": 1},
     ).launch(grid=(fx.ceildiv(rows, ROWS), splits, batches), block=384, smem=form.smem, stream=stream)  # fmt: skip

@@ -25,6 +25,8 @@ class Shape(NamedTuple):
     dv: int
     causal: bool
     page: bool
+    each: bool = False
+    """Sequences have factors of their own."""
 
 
 @flyc.kernel
@@ -35,6 +37,7 @@ def plain_latent_kernel(
     lse: fx.Pointer | None,
     used_k: fx.Pointer | None,
     table: fx.Pointer | None,
+    descale: fx.Pointer | None,
     shape: fx.Constexpr[Shape],
     queries: fx.Int32,
     heads: fx.Int32,
@@ -57,6 +60,10 @@ def plain_latent_kernel(
     here = fx.make_view(fx.get_dyn_shared(fx.Float32), fx.make_layout((KEYS, d), (d, 1)))
     if fx.const_expr(used_k is not None):
         keys = fx.Int32(cast("fx.Pointer", used_k)[batch])
+    grow = None
+    if fx.const_expr(descale is not None):
+        grow = fx.Float32(cast("fx.Pointer", descale)[batch if shape.each else 0])
+        factor = factor * grow
     mine = fx.make_rmem_tensor(fx.make_layout(d // LANES, 1), fx.Float32)
     sums = fx.make_rmem_tensor(fx.make_layout(dv // LANES, 1), fx.Float32)
     sums.fill(0.0)
@@ -102,7 +109,8 @@ def plain_latent_kernel(
         some = none.select(fx.Float32(1.0), total)
         to = out + (fx.Int64(batch) * batch_out + fx.Int64(row) * row_out + lane)
         for i in fx.range_constexpr(dv // LANES):
-            to[i * LANES] = out.dtype(sums[i] / some)
+            found = sums[i] / some
+            to[i * LANES] = out.dtype(found if grow is None else found * grow)
         if fx.const_expr(lse is not None):
             if lane == 0:
                 found = none.select(fx.Float32(float("-inf")), (highest + fx.log2(some)) * LN2)
@@ -117,6 +125,7 @@ def plain_latent(
     lse: fx.Tensor | None,
     used_k: fx.Tensor | None,
     table: fx.Tensor | None,
+    descale: fx.Tensor | None,
     batches: fx.Int32,
     queries: fx.Int32,
     heads: fx.Int32,
@@ -136,7 +145,8 @@ def plain_latent(
     """Rows of `q` and of `out` are queries times heads, and lie at equal distances; strides are in elements."""
     plain_latent_kernel(
         fx.get_iter(q), fx.get_iter(kv), fx.get_iter(out), pointer_of(lse), pointer_of(used_k), pointer_of(table),
-        shape, queries, heads, keys, page, table_row, factor, row_q, batch_q, row_k, batch_k, row_out, batch_out,
+        pointer_of(descale), shape, queries, heads, keys, page, table_row, factor, row_q, batch_q, row_k, batch_k,
+        row_out, batch_out,
     ).launch(
         grid=(fx.ceildiv(queries * heads, ROWS), batches), block=THREADS, smem=4 * KEYS * shape.d, stream=stream
     )  # fmt: skip

@@ -1,0 +1,104 @@
+"""How decoding with latent keys is cut on Hopper, and how a step's rows are found in their pages."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+
+from ..tile import BARRIER_BYTES, SHARED_BYTES
+
+ROWS = 64
+WIDE = 64
+"""Columns of a box in shared memory."""
+
+
+class Latent(NamedTuple):
+    """What is compiled in."""
+
+    d: int
+    """Elements of a query and of a key."""
+    dv: int
+    """Those of them, from the first on, that are the value."""
+    n: int = 64
+    """Keys of a step."""
+    stages: int = 2
+    page: int = 0
+    """Rows of a page that come together, where keys are paged."""
+    causal: bool = False
+    used_k: bool = False
+    split: bool = False
+    raw: int = 0
+    """Stages of keys of one byte, which are widened on their way to the others; 0 where keys are as queries are."""
+    each: bool = False
+    """Sequences have factors of their own."""
+
+    @property
+    def smem(self) -> int:
+        rows = 2 * (ROWS + self.stages * self.n) * self.d + self.raw * self.n * self.d
+        return rows + 2 * ROWS * self.n + 2 * 4 * ROWS + BARRIER_BYTES
+
+
+def problem(form: Latent) -> str | None:
+    """Why there is no such kernel; None if there is."""
+    if form.d % WIDE or form.dv % (2 * WIDE) or not 0 < form.dv <= min(512, form.d):
+        return f"keys have a multiple of 64 elements, the value up to 512 in steps of 128, got {form.d} and {form.dv}"
+    if form.raw and form.n % 32:
+        return f"a step of keys of one byte has a multiple of 32, got {form.n}"
+    if form.n % 16 or form.stages < 2 or form.smem > SHARED_BYTES:
+        return f"{form} needs {form.smem} bytes of shared memory, and there are {SHARED_BYTES}"
+    return None
+
+
+class Rows(NamedTuple):
+    """What a launch is told in numbers."""
+
+    rows: fx.Int32
+    """Queries times heads."""
+    heads: fx.Int32
+    queries: fx.Int32
+    keys: fx.Int32
+    splits: fx.Int32
+    page: fx.Int32
+    table_row: fx.Int32
+    factor: fx.Float32
+    """Of scores in front of exp2."""
+    out_split: fx.Int64
+    out_batch: fx.Int64
+    out_row: fx.Int64
+    lse_split: fx.Int64
+
+
+def page_of(row: fx.Int32, keys: fx.Int32, batch: fx.Int32, table: fx.Pointer, numbers: Rows) -> fx.Int32:
+    """Where a key is; behind the last one come others of its page."""
+    which = fx.min(row, fx.max(keys - 1, 0)) // numbers.page
+    return fx.Int32(table[batch * numbers.table_row + which])
+
+
+@flyc.jit
+def fetch_pages(
+    load: fx.nvgpu.TmaAtom,
+    smem: fx.Pointer,
+    barrier: fx.nvgpu.MBarrier,
+    row: fx.Int32,
+    page: fx.Int32,
+    keys: fx.Int32,
+    batch: fx.Int32,
+    table: fx.Pointer,
+    numbers: Rows,
+    form: Latent,
+):
+    """A step's rows from their pages, `form.page` rows at a time, a thread's first ones from `page`."""
+    for i in range(fx.thread_idx.x, form.n // form.page, 32):
+        at = row + i * form.page
+        which = at // numbers.page
+        if fx.const_expr(form.n // form.page > 32):
+            if i >= 32:
+                page = page_of(at, keys, batch, table, numbers)
+        for box in fx.range_constexpr(form.d // WIDE):
+            target = smem + (box * (form.n * WIDE) + i * (form.page * WIDE))
+            load.load((at - which * numbers.page, box * WIDE, 0, page), target, barrier)
+
+
+__all__ = ["ROWS", "WIDE", "Latent", "Rows", "fetch_pages", "page_of", "problem"]
