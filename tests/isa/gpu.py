@@ -1,0 +1,61 @@
+"""A fixture's heart: the rocm stack of this process, with kernels executed instruction by instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from flydsl.compiler.call import load as load_module
+from flydsl.compiler.call import prepared
+from flydsl.compiler.call.arguments import Arguments, TensorArgument
+from flydsl.runtime import device_runtime, library
+from flydsl.runtime.base import DeviceRuntime
+
+from .hip import HipLibrary
+
+
+class Gpu:
+    """An AMD GPU that is not there."""
+
+    def __init__(self, hip: HipLibrary):
+        self.hip = hip
+
+    def hand_over(self, arguments: Arguments, runtime: DeviceRuntime) -> None:
+        """Arrays of a call: kernels may touch their elements and nothing else."""
+        for name, argument in arguments.items():
+            if not isinstance(argument, TensorArgument):
+                continue
+            info = argument.info
+            if not all(info.shape):
+                continue
+            width = info.dtype.width
+            spans = [(extent - 1) * stride for extent, stride in zip(info.shape, info.strides, strict=True)]
+            first, last = sum(min(span, 0) for span in spans), sum(max(span, 0) for span in spans)
+            low, high = first * width // 8, -(-(last + 1) * width // 8)
+            self.hip.memory.add(info.pointer + low, high - low, f"the array {name}", owner=info.owner)
+
+
+@contextmanager
+def executing(arch: str, seed: int = 0) -> Iterator[Gpu]:
+    """A block in which the rocm stack is one GPU of an architecture, and host arrays count as its memory."""
+    hip = HipLibrary(arch, seed)
+    gpu = Gpu(hip)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FLYDSL_COMPILE_BACKEND", "rocm")
+        patch.setenv("FLYDSL_COMPILE_ARCH", arch)
+        patch.setenv("FLYDSL_RUNTIME_STREAM_POLICY", "default")
+        patch.setattr(library, "open_library", lambda spec: (hip, "executed"))  # pyright: ignore[reportUnknownLambdaType]
+        patch.setattr(load_module, "check_places", gpu.hand_over)
+        patch.setattr(prepared, "check_places", gpu.hand_over)
+        device_runtime.reset_device_runtime()
+        try:
+            yield gpu
+        except Exception as error:
+            if hip.failure is not None:
+                raise hip.failure from error
+            raise
+        finally:
+            device_runtime.reset_device_runtime()
+        hip.raise_failure()
