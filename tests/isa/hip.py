@@ -15,7 +15,7 @@ from .image import Image
 from .machine import Kernel, run
 from .memory import Memory
 
-_INVALID, _LAUNCH_FAILED = 1, 719
+_INVALID = 1
 _NUMBERS = (ctypes.c_int, ctypes.c_uint, ctypes.c_size_t, ctypes.c_ubyte, ctypes.c_uint64, ctypes.c_float)
 
 
@@ -48,7 +48,7 @@ class HipLibrary:
                 return answer(*[value or 0 for value in given])
             except BaseException as error:
                 self.failure = error
-                return _LAUNCH_FAILED
+                return _INVALID
 
         # Texts and pointers come as addresses.
         plain = [kind if kind in _NUMBERS else ctypes.c_void_p for kind in args]
