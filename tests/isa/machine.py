@@ -12,14 +12,18 @@ import numpy as np
 
 from flydsl.llvm.objects.code_object import KernelInfo
 
-from . import lanes, lds, matrix, packed, scalar, smallfloats, smem, vector_floats, vector_ints, vector_masks, vmem, waits
+from . import lds, matrix, packed, scalar, scaled, smallfloats, smem, transpose, vector_floats, vector_ints
+from . import vector_masks, vmem, waits, wmma
 from .decode import Context, Line, family_of, program
 from .errors import IsaError
 from .image import Descriptor, Image
 from .memory import Memory
 from .wave import TTMP, Block, Wave
 
-INSTRUCTION_MODULES = (lanes, lds, matrix, packed, scalar, smallfloats, smem, vector_floats, vector_ints, vector_masks, vmem, waits)
+INSTRUCTION_MODULES = (
+    *(lds, matrix, packed, scalar, scaled, smallfloats, smem, transpose, vector_floats, vector_ints),
+    *(vector_masks, vmem, waits, wmma),
+)
 """They fill the table of instructions when they are imported."""
 RESIDENT = 6
 """Blocks that run at the same time."""

@@ -133,16 +133,16 @@ def _mfma(inst: Instruction, ctx: Context) -> Step:
     def step(w: Wave) -> None:
         left = _gather(elements(w, a, kind, each, ctx.arch), m, blocks, k, each)
         right = _gather(elements(w, b, other, each, ctx.arch), n, blocks, k, each).transpose(0, 2, 1)
-        more = _accumulator(w, c, out, count)
+        more = accumulator(w, c, out, count)
         whole = np.zeros((blocks, m, n), more.dtype)
         whole[block, row, column] = more
         result = product(left, right, whole)
-        _put_result(w, target, out, result[block, row, column])
+        put_result(w, target, out, result[block, row, column])
 
     return step
 
 
-def _accumulator(w: Wave, operand: Operand, kind: str, count: int) -> NDArray[Any]:
+def accumulator(w: Wave, operand: Operand, kind: str, count: int) -> NDArray[Any]:
     if operand.kind == "c":
         value = reader(operand, kind)(w)
         return np.full((w.lanes, count), value, np.float64 if kind != "i32" else np.int64)
@@ -153,7 +153,7 @@ def _accumulator(w: Wave, operand: Operand, kind: str, count: int) -> NDArray[An
     return raw.view(np.float64 if kind == "f64" else np.float32).astype(np.float64)
 
 
-def _put_result(w: Wave, target: Operand, kind: str, values: NDArray[Any]) -> None:
+def put_result(w: Wave, target: Operand, kind: str, values: NDArray[Any]) -> None:
     """All lanes are written: matrix instructions do not look at EXEC."""
     if kind == "i32":
         raw = values.astype(np.int64).astype(np.uint32)
