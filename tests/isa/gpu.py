@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from flydsl.compiler.call import load as load_module
 from flydsl.compiler.call import prepared
-from flydsl.compiler.call.arguments import Arguments, TensorArgument
+from flydsl.compiler.call.arguments import TensorArgument
+from flydsl.compiler.call.host_arrays import array_info
+from flydsl.compiler.compiled_function import CompiledFunction
+from flydsl.compiler.jit_function import JitFunction
 from flydsl.runtime import device_runtime, library
-from flydsl.runtime.base import DeviceRuntime
 
 from .hip import HipLibrary
 
@@ -22,19 +24,26 @@ class Gpu:
     def __init__(self, hip: HipLibrary):
         self.hip = hip
 
-    def hand_over(self, arguments: Arguments, runtime: DeviceRuntime) -> None:
+    def hand_over(self, values: Iterable[object]) -> None:
         """Arrays of a call: kernels may touch their elements and nothing else."""
-        for name, argument in arguments.items():
-            if not isinstance(argument, TensorArgument):
-                continue
-            info = argument.info
-            if not all(info.shape):
+        for at, value in enumerate(values):
+            info = value.info if isinstance(value, TensorArgument) else array_info(value)
+            if info is None or not all(info.shape):
                 continue
             width = info.dtype.width
             spans = [(extent - 1) * stride for extent, stride in zip(info.shape, info.strides, strict=True)]
             first, last = sum(min(span, 0) for span in spans), sum(max(span, 0) for span in spans)
             low, high = first * width // 8, -(-(last + 1) * width // 8)
-            self.hip.memory.add(info.pointer + low, high - low, f"the array {name}", owner=info.owner)
+            self.hip.memory.add(info.pointer + low, high - low, f"the array of argument {at}", owner=info.owner)
+
+    def calls(self, plain: Callable[..., object]) -> Callable[..., object]:
+        """A call of a function that hands over its arrays first; repeated calls look at little else."""
+
+        def call(function: object, *args: object, **kwargs: object) -> object:
+            self.hand_over((*args, *kwargs.values()))
+            return plain(function, *args, **kwargs)
+
+        return call
 
 
 @contextmanager
@@ -47,8 +56,10 @@ def executing(arch: str, seed: int = 0) -> Iterator[Gpu]:
         patch.setenv("FLYDSL_COMPILE_ARCH", arch)
         patch.setenv("FLYDSL_RUNTIME_STREAM_POLICY", "default")
         patch.setattr(library, "open_library", lambda spec: (hip, "executed"))  # pyright: ignore[reportUnknownLambdaType]
-        patch.setattr(load_module, "check_places", gpu.hand_over)
-        patch.setattr(prepared, "check_places", gpu.hand_over)
+        for module in (load_module, prepared):
+            patch.setattr(module, "check_places", lambda arguments, runtime: gpu.hand_over(arguments.values()))  # pyright: ignore[reportUnknownLambdaType]
+        for kind in (JitFunction, CompiledFunction):
+            patch.setattr(kind, "__call__", gpu.calls(kind.__call__))
         device_runtime.reset_device_runtime()
         try:
             yield gpu

@@ -41,7 +41,8 @@ class HipLibrary:
 
         def called(*given: Any) -> Any:
             if result is ctypes.c_char_p:
-                return None
+                self._text = ctypes.create_string_buffer(str(self.failure or "no failure").encode())
+                return ctypes.addressof(self._text)
             try:
                 if answer is None:
                     raise IsaError(f"the HIP library here has no {name}")
