@@ -28,6 +28,8 @@ class HipLibrary:
         self.launches: list[tuple[str, tuple[int, int, int], tuple[int, int, int], int]] = []
         self.instructions = 0
         self.failure: BaseException | None = None
+        self.reported = False
+        """Whether the stack was told what the failure is."""
         self._images: dict[int, Image] = {}
         self._functions: dict[int, Kernel] = {}
         self._rooms: dict[int, Any] = {}
@@ -41,6 +43,7 @@ class HipLibrary:
 
         def called(*given: Any) -> Any:
             if result is ctypes.c_char_p:
+                self.reported = True
                 self._text = ctypes.create_string_buffer(str(self.failure or "no failure").encode())
                 return ctypes.addressof(self._text)
             try:
@@ -62,7 +65,7 @@ class HipLibrary:
     def raise_failure(self) -> None:
         """What went wrong inside a callback, where Python could not let it through."""
         failure, self.failure = self.failure, None
-        if failure is not None:
+        if failure is not None and not self.reported:
             raise failure
 
     # -- devices ---------------------------------------------------------------------------------------

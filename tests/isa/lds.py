@@ -20,7 +20,8 @@ def _offsets(inst: Instruction, address: Operand, offset: int) -> Callable[[Wave
     if "gds" in inst.modifiers:
         raise IsaError("global data share")
     read = reader(address, "u32")
-    return lambda w, lanes: np.broadcast_to(read(w), (w.lanes,))[lanes].astype(np.int64) + offset
+    # The sum is one of 32 bits: a base below zero is fine.
+    return lambda w, lanes: (np.broadcast_to(read(w), (w.lanes,))[lanes].astype(np.int64) + offset) & 0xFFFFFFFF
 
 
 def _registers(operand: Operand, size: int) -> tuple[int, ...]:

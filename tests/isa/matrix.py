@@ -41,6 +41,8 @@ def elements(w: Wave, operand: Operand, kind: str, count: int, arch: str) -> NDA
     raw = np.ascontiguousarray(w.v[operand.index : operand.index + words].T)
     if kind == "f64":
         return raw.view(np.float64)[:, :count]
+    if kind == "xf32":  # ten bits of mantissa are kept
+        raw = (raw + np.uint32(0xFFF) + (raw >> np.uint32(13) & np.uint32(1))) & np.uint32(0xFFFFE000)
     if kind in ("f32", "xf32"):
         return raw.view(np.float32)[:, :count].astype(np.float64)
     if kind == "f16":

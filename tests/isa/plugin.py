@@ -23,26 +23,31 @@ class _Switch:
     def __init__(self) -> None:
         self.stack = ExitStack()
         self.gpu: Gpu | None = None
+        self.busy = False
+
+    def choose(self, arch: str) -> None:
+        """Another architecture, or none of ours."""
+        self.busy = True
+        self.stack.close()
+        self.gpu = self.stack.enter_context(executing(arch)) if arch.startswith("gfx") else None
+        self.busy = False
 
     def setenv(self, patch: pytest.MonkeyPatch, name: str, value: str, prepend: str | None = None) -> None:
-        if name == _ARCH and value.startswith("gfx"):
-            self.stack.close()
-            self.gpu = self.stack.enter_context(executing(value))
+        if self.busy:
+            _plain(patch, name, value, prepend)
             return
-        if self.gpu is not None and (name == _CHECK or (name == _BACKEND and value == "cpu")):
-            return
-        _plain(patch, name, value, prepend)
+        if name == _ARCH:
+            self.choose(value)
+        if self.gpu is None or not (name in (_ARCH, _CHECK) or (name == _BACKEND and value == "cpu")):
+            _plain(patch, name, value, prepend)
 
 
 @pytest.fixture(autouse=True)
-def machine_code(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def machine_code() -> Iterator[None]:
     switch = _Switch()
 
     def setenv(patch: pytest.MonkeyPatch, name: str, value: str, prepend: str | None = None) -> None:
-        if patch is monkeypatch:
-            switch.setenv(patch, name, value, prepend)
-        else:
-            _plain(patch, name, value, prepend)
+        switch.setenv(patch, name, value, prepend)
 
     with pytest.MonkeyPatch.context() as outer:
         outer.setattr(pytest.MonkeyPatch, "setenv", setenv)
@@ -50,3 +55,4 @@ def machine_code(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             yield
             if switch.gpu is not None:
                 print(f"executed {switch.gpu.hip.launches}, {switch.gpu.hip.instructions} instructions")
+            switch.busy = True

@@ -47,7 +47,7 @@ def read_turned(inst: Instruction, ctx: Context) -> Step:
         if not w.full:
             raise IsaError(f"{inst.text}: not all lanes are active")
         lanes: Lanes = np.arange(w.lanes)
-        at = where(w).astype(np.int64) + offset
+        at = (where(w).astype(np.int64) + offset) & 0xFFFFFFFF
         act = lambda: turned(lds_read(w, at, size, inst.text), bits, count)  # noqa: E731
         w.issue(Event("ds", inst.text, act, lambda data: put(w, target, Form(size), data, lanes), registers))
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import numpy as np
 
 from .decode import Context, Step, instruction
-from .operands import Array, reader, writer
+from .operands import DTYPES, Array, reader, writer
 from .text import Instruction
 from .valu import Function, types_of, vector
 from .wave import Wave
@@ -218,9 +221,24 @@ def _saturated_bytes(x: Array) -> Array:
     return low | high << np.uint16(8)
 
 
+def _saturating(kind: str, subtracts: bool) -> Function:
+    """A sum or difference that stops at the limits of its type (`clamp`)."""
+    limits = np.iinfo(DTYPES[kind])
+
+    def run(a: Array, b: Array) -> Array:
+        x, y = np.asarray(a, np.int64), np.asarray(b, np.int64)
+        return np.clip(x - y if subtracts else x + y, limits.min, limits.max).astype(DTYPES[kind])
+
+    return run
+
+
 @instruction(*_ROWS)
 def arithmetic(inst: Instruction, ctx: Context) -> Step:
     kind, kinds, function = _ROWS[inst.mnemonic]
+    sums = re.fullmatch(r"v_(add|sub)_(?:nc_)?([iu](?:16|32))", inst.mnemonic)
+    if "clamp" in inst.modifiers and sums:
+        plain = replace(inst, modifiers={name: value for name, value in inst.modifiers.items() if name != "clamp"})
+        return vector(plain, ctx, sums[2], [sums[2]] * 2, _saturating(sums[2], sums[1] == "sub"))
     if inst.mnemonic.startswith(("v_lshlrev_b64", "v_lshrrev_b64", "v_ashrrev_i64")):
         return vector(inst, ctx, kind, ["u32", "u64"], function)
     return vector(inst, ctx, kind, types_of(kinds), function)

@@ -139,15 +139,11 @@ class Wave:
                 continue
             together = bool(earlier.counters & event.counters)
             if together or (earlier.low < event.high and event.low < earlier.high):
-                self._act_alone(earlier)
-        self._act_alone(event)
-
-    def _act_alone(self, event: Event) -> None:
-        if not event.acted:
-            event.acted = True
-            event.data = event.act()
-            if event.land is None or not event.registers:
-                self._order.remove(event)
+                self._act(earlier)
+        event.acted = True
+        event.data = event.act()
+        if event.land is None:
+            self._order.remove(event)
 
     def _complete(self, event: Event) -> None:
         self._act(event)
