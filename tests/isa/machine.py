@@ -188,6 +188,8 @@ def run(
     if threads > info.max_flat_workgroup_size:
         raise IsaError(f"{threads} threads, the code is for {info.max_flat_workgroup_size} at most")
     raw = kernarg(info, params, grid, block, dynamic)
+    # Scalar loads of three words are of four: the block is aligned to that, so what is behind its end can be read.
+    raw += b"\xa5" * (-len(raw) % 16)
     room = np.frombuffer(raw + bytes(64), np.uint8).copy()
     arguments = (room.ctypes.data + 63) // 64 * 64
     shift = arguments - room.ctypes.data
