@@ -34,6 +34,7 @@ class HipLibrary:
         self._functions: dict[int, Kernel] = {}
         self._rooms: dict[int, Any] = {}
         self._next = 0x1000
+        self._text = ctypes.create_string_buffer(1)
         for name, entry in ENTRIES.items():
             for symbol in entry.hip:
                 setattr(self, symbol, self._callback(name, entry.args, entry.result))
@@ -50,7 +51,7 @@ class HipLibrary:
                 if answer is None:
                     raise IsaError(f"the HIP library here has no {name}")
                 return answer(*[value or 0 for value in given])
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001  # Python drops what a callback raises
                 self.failure = error
                 return _INVALID
 

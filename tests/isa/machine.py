@@ -12,19 +12,13 @@ import numpy as np
 
 from flydsl.llvm.objects.code_object import KernelInfo
 
-from . import lds, matrix, packed, scalar, scaled, smallfloats, smem, transpose, vector_floats, vector_ints
-from . import vector_masks, vmem, waits, wmma
+from . import instructions as instructions
 from .decode import Context, Line, family_of, program
 from .errors import IsaError
 from .image import Descriptor, Image
 from .memory import Memory
 from .wave import TTMP, Block, Wave
 
-INSTRUCTION_MODULES = (
-    *(lds, matrix, packed, scalar, scaled, smallfloats, smem, transpose, vector_floats, vector_ints),
-    *(vector_masks, vmem, waits, wmma),
-)
-"""They fill the table of instructions when they are imported."""
 RESIDENT = 6
 """Blocks that run at the same time."""
 TURN = 40
@@ -132,7 +126,9 @@ def _start(kernel: Kernel, w: Wave, block: Dim, arguments: int, raw: bytes) -> N
     w.scratch = np.full((w.lanes, needed), 0xA5, np.uint8)
 
 
-def _make_block(kernel: Kernel, index: Dim, block: Dim, dynamic: int, arguments: int, raw: bytes, rng: random.Random) -> Block:
+def _make_block(
+    kernel: Kernel, index: Dim, block: Dim, dynamic: int, arguments: int, raw: bytes, rng: random.Random
+) -> Block:
     size = kernel.descriptor.lds + dynamic
     shared = np.random.default_rng(rng.getrandbits(32)).integers(0, 256, size, np.uint8)
     shared[3::4] = 0x7F  # most words are NaN as numbers
@@ -178,9 +174,7 @@ def _release(block: Block) -> bool:
     return True
 
 
-def run(
-    kernel: Kernel, memory: Memory, params: Sequence[bytes], grid: Dim, block: Dim, dynamic: int, seed: int
-) -> int:
+def run(kernel: Kernel, memory: Memory, params: Sequence[bytes], grid: Dim, block: Dim, dynamic: int, seed: int) -> int:
     """Execute a launch; gives the number of instructions."""
     rng = random.Random(seed)
     info = kernel.info

@@ -2,8 +2,8 @@
 
 With `--isa gfx942` tests that name no AMD GPU run on that one, too.
 
-They were written for the emulation of the IR; a test that is about the cpu stack itself (its checks, its reports) has no
-meaning here and fails.
+They were written for the emulation of the IR; a test that is about the cpu stack itself (its checks, its reports) has
+no meaning here and fails.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(autouse=True)
 def machine_code(request: pytest.FixtureRequest) -> Iterator[None]:
-    arch: str = request.config.getoption("--isa")
+    arch = str(request.config.getoption("--isa"))
     switch = _Switch(arch)
 
     def setenv(patch: pytest.MonkeyPatch, name: str, value: str, prepend: str | None = None) -> None:

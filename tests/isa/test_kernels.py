@@ -28,7 +28,11 @@ def cases() -> list[Any]:
     found: list[Any] = []
     for arch, quick in QUICK.items():
         for case in CASES:
-            if f"rocm:{arch}" not in case.targets or "world" in case.others or case.kernel.__module__.startswith("flydsl.kernels.dist"):
+            if (
+                f"rocm:{arch}" not in case.targets
+                or "world" in case.others
+                or case.kernel.__module__.startswith("flydsl.kernels.dist")
+            ):
                 continue
             marks = () if case.name.startswith(quick) else (pytest.mark.slow,)
             found.append(pytest.param(arch, case, id=f"{arch}-{case.name}", marks=marks))
@@ -62,7 +66,9 @@ def test_products(arch: str, dtype: torch.dtype, gpu: Any, rng: np.random.Genera
 @pytest.mark.parametrize("arch", ["gfx942", *(pytest.param(a, marks=pytest.mark.slow) for a in ("gfx950", "gfx1201"))])
 def test_attention(arch: str, gpu: Any, rng: np.random.Generator):
     gpu(arch)
-    q, k, v = (torch.from_numpy(rng.standard_normal((1, rows, h, 64))).bfloat16() for rows, h in ((19, 2), (45, 1), (45, 1)))
+    q, k, v = (
+        torch.from_numpy(rng.standard_normal((1, rows, h, 64))).bfloat16() for rows, h in ((19, 2), (45, 1), (45, 1))
+    )
     out = attention(q, k, v, causal=True)
     scores = torch.einsum("bqhd,bkd->bhqk", q.double(), k[:, :, 0].double()) / 8
     hidden = torch.arange(45)[None, :] > torch.arange(19)[:, None] + 26

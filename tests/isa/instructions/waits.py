@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from .decode import Context, Step, instruction
-from .errors import IsaError
-from .text import Instruction
-from .wave import Wave
+from ..decode import Context, Step, instruction
+from ..errors import IsaError
+from ..text import Instruction
+from ..wave import Wave
 
 
 @instruction("s_waitcnt")

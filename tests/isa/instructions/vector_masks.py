@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from ..decode import Context, Step, instruction
+from ..errors import IsaError
+from ..operands import Array, Operand, reader, write_scalar, writer
+from ..text import Instruction
+from ..wave import EXEC, NULL, VCC, Mask, Wave
 from . import floats
-from .decode import Context, Step, instruction
-from .errors import IsaError
-from .operands import Array, Operand, reader, write_scalar, writer
-from .text import Instruction
 from .valu import Dpp, sources_of, target_of
-from .wave import EXEC, NULL, VCC, Mask, Wave
 
 
 def mask_reader(operand: Operand, ctx: Context) -> Callable[[Wave], Mask]:

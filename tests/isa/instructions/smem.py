@@ -6,11 +6,11 @@ import re
 
 import numpy as np
 
-from .decode import MAKERS, Context, Step, instruction
-from .memory import Bytes
-from .operands import parse_operand, read_scalar, write_scalar
-from .text import Instruction
-from .wave import SCALAR, Event, Wave
+from ..decode import MAKERS, Context, Step, instruction
+from ..memory import Bytes
+from ..operands import parse_operand, read_scalar, write_scalar
+from ..text import Instruction
+from ..wave import SCALAR, Event, Wave
 
 _COUNTS = {"dword": 1, "dwordx2": 2, "dwordx4": 4, "dwordx8": 8, "dwordx16": 16}
 _COUNTS |= {"b32": 1, "b64": 2, "b96": 3, "b128": 4, "b256": 8, "b512": 16, "u8": 0, "i8": 0, "u16": 0, "i16": 0}

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import IsaError
-from .memory import Bytes
-from .operands import Operand
-from .wave import Wave
+from ..errors import IsaError
+from ..memory import Bytes
+from ..operands import Operand
+from ..wave import Wave
 
 Lanes = NDArray[np.int64]
 

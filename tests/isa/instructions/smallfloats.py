@@ -10,13 +10,13 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from ..decode import MAKERS, Context, Step, instruction
+from ..errors import IsaError
+from ..operands import Array, Operand, reader, writer
+from ..text import Instruction
+from ..wave import Wave
 from . import floats
-from .decode import MAKERS, Context, Step, instruction
-from .errors import IsaError
-from .operands import Array, Operand, reader, writer
-from .text import Instruction
 from .valu import sdwa_source
-from .wave import Wave
 
 F32 = NDArray[np.float32]
 
@@ -148,7 +148,9 @@ def pack(values: NDArray[np.uint8], bits: int) -> NDArray[np.uint32]:
     return np.packbits(flat, axis=1, bitorder="little").view(np.uint32)
 
 
-_SCALED = re.compile(r"v_cvt_scalef32_pk(|8|16|32)_(f32|f16|bf16|fp8|bf8|fp6|bf6|fp4)_(f32|f16|bf16|fp8|bf8|fp6|bf6|fp4)")
+_SCALED = re.compile(
+    r"v_cvt_scalef32_pk(|8|16|32)_(f32|f16|bf16|fp8|bf8|fp6|bf6|fp4)_(f32|f16|bf16|fp8|bf8|fp6|bf6|fp4)"
+)
 
 
 def _scaled(inst: Instruction, ctx: Context) -> Step:
@@ -156,8 +158,10 @@ def _scaled(inst: Instruction, ctx: Context) -> Step:
     if match is None:
         raise IsaError("a scaled conversion")
     count = int(match[1] or 2)
-    return _scaled_up(inst, ctx, count, match[2], match[3]) if match[3] in BITS else _scaled_down(
-        inst, ctx, count, match[2], match[3]
+    return (
+        _scaled_up(inst, ctx, count, match[2], match[3])
+        if match[3] in BITS
+        else _scaled_down(inst, ctx, count, match[2], match[3])
     )
 
 
@@ -198,7 +202,9 @@ def _scaled_down(inst: Instruction, ctx: Context, count: int, name: str, kind: s
             for at in range(packed.shape[1]):
                 np.copyto(w.v[target.index + at], packed[:, at], where=w.mask)
             return
-        small = pack(np.concatenate([words, np.zeros((w.lanes, 32 // BITS[name] - count), np.uint8)], axis=1), BITS[name])
+        small = pack(
+            np.concatenate([words, np.zeros((w.lanes, 32 // BITS[name] - count), np.uint8)], axis=1), BITS[name]
+        )
         keep = np.uint32(~(((1 << width) - 1) << width * part) & 0xFFFFFFFF)
         old = w.v[target.index]
         np.copyto(old, old & keep | small[:, 0] << np.uint32(width * part), where=w.mask)

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..decode import MAKERS, Context, Step, instruction
+from ..errors import IsaError
+from ..memory import Bytes
+from ..operands import Operand, reader
+from ..text import Instruction
+from ..wave import Event, Wave
 from .access import FORMS, Atomic, Form, Lanes, atomic, lds_read, lds_write, put, take
-from .decode import MAKERS, Context, Step, instruction
-from .errors import IsaError
-from .memory import Bytes
-from .operands import Operand, reader
-from .text import Instruction
-from .wave import Event, Wave
 
 
 def _offsets(inst: Instruction, address: Operand, offset: int) -> Callable[[Wave, Lanes], Lanes]:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ..decode import Context, Step, instruction
+from ..errors import IsaError
+from ..memory import Bytes
+from ..operands import reader
+from ..text import Instruction
+from ..wave import Event, Wave
 from .access import Form, Lanes, lds_read, put
-from .decode import Context, Step, instruction
-from .errors import IsaError
-from .memory import Bytes
-from .operands import reader
 from .smallfloats import pack, unpack
-from .text import Instruction
-from .wave import Event, Wave
 
-_READS = {"ds_read_b64_tr_b16": (16, 4), "ds_read_b64_tr_b8": (8, 8), "ds_read_b64_tr_b4": (4, 16), "ds_read_b96_tr_b6": (6, 16)}
+_READS = {
+    "ds_read_b64_tr_b16": (16, 4),
+    "ds_read_b64_tr_b8": (8, 8),
+    "ds_read_b64_tr_b4": (4, 16),
+    "ds_read_b96_tr_b6": (6, 16),
+}
 """Bits of an element, and how many of them a lane gets."""
 
 

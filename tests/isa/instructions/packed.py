@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from ..decode import Context, Step, instruction
+from ..errors import IsaError
+from ..operands import DTYPES, Array, Operand, Read, constant_bits, reader, writer
+from ..text import Instruction
+from ..wave import Wave
 from . import floats
-from .decode import Context, Step, instruction
-from .errors import IsaError
-from .operands import DTYPES, Array, Operand, Read, constant_bits, reader, writer
-from .text import Instruction
 from .valu import Function, vector
-from .wave import Wave
 
 # --- two halves -------------------------------------------------------------------------------------------------------
 
@@ -149,7 +149,11 @@ def mixed(inst: Instruction, ctx: Context) -> Step:
             reads.append(reader(operand, "f32"))
             continue
         half = reader(operand, small, bool(high))
-        reads.append((lambda w, r=half: floats.bf16_to_f32(r(w))) if small == "bf16" else (lambda w, r=half: np.asarray(r(w), np.float32)))
+        reads.append(
+            (lambda w, r=half: floats.bf16_to_f32(r(w)))
+            if small == "bf16"
+            else (lambda w, r=half: np.asarray(r(w), np.float32))
+        )
     if "clamp" in inst.modifiers:
         raise IsaError("clamp")
     kind = "f32" if "_mix_f32" in inst.mnemonic else small

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from ..decode import MAKERS, Context, Step, instruction
+from ..errors import IsaError
+from ..memory import Bytes
+from ..operands import PRIVATE_APERTURE, SHARED_APERTURE, Operand, read_scalar, reader
+from ..text import Instruction
+from ..wave import M0, Event, Wave
 from .access import FORMS, Atomic, Form, Lanes, atomic, lds_read, lds_write, put, take
-from .decode import MAKERS, Context, Step, instruction
-from .errors import IsaError
-from .memory import Bytes
-from .operands import PRIVATE_APERTURE, SHARED_APERTURE, Operand, read_scalar, reader
-from .text import Instruction
-from .wave import M0, Event, Wave
 
 U64 = NDArray[np.uint64]
 Place = Callable[[Wave, Lanes], tuple[U64, NDArray[np.bool_] | None]]
@@ -158,9 +158,7 @@ def store(inst: Instruction, ctx: Context, source: Operand, form: Form, place: P
     return step
 
 
-def change(
-    inst: Instruction, what: Atomic, target: Operand | None, source: Operand, place: Place
-) -> Step:
+def change(inst: Instruction, what: Atomic, target: Operand | None, source: Operand, place: Place) -> Step:
     count = what.size // 4
     form, given = Form(what.size), Form(what.size * (2 if what.compares else 1))
     registers = () if target is None else tuple(range(target.index, target.index + count))

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from .decode import Context, Step, instruction
-from .operands import DTYPES, Array, reader, writer
-from .text import Instruction
+from ..decode import Context, Step, instruction
+from ..operands import DTYPES, Array, reader, writer
+from ..text import Instruction
+from ..wave import Wave
 from .valu import Function, types_of, vector
-from .wave import Wave
 
 Row = tuple[str, str, Function]
 U64, U32 = np.uint64, np.uint32
@@ -170,11 +170,19 @@ _ROWS: dict[str, Row] = {
     "v_mul_hi_i32": ("u32", "i32 i32", _high(True)),
     "v_mul_u32_u24": ("u32", "u32 u32", lambda a, b: (a & 0xFFFFFF) * (b & 0xFFFFFF)),
     "v_mul_i32_i24": ("u32", "u32 u32", lambda a, b: (_sign24(a) * _sign24(b)).astype(U32)),
-    "v_mul_hi_u32_u24": ("u32", "u32 u32", lambda a, b: (_u64(a & 0xFFFFFF) * _u64(b & 0xFFFFFF) >> U64(32)).astype(U32)),
+    "v_mul_hi_u32_u24": (
+        "u32",
+        "u32 u32",
+        lambda a, b: (_u64(a & 0xFFFFFF) * _u64(b & 0xFFFFFF) >> U64(32)).astype(U32),
+    ),
     "v_mad_u32_u24": ("u32", "u32 u32 u32", lambda a, b, c: (a & 0xFFFFFF) * (b & 0xFFFFFF) + c),
     "v_mad_i32_i24": ("u32", "u32 u32 u32", lambda a, b, c: (_sign24(a) * _sign24(b)).astype(U32) + c),
     "v_mad_u32_u16": ("u32", "u16 u16 u32", lambda a, b, c: np.asarray(a, U32) * np.asarray(b, U32) + c),
-    "v_mad_i32_i16": ("u32", "i16 i16 u32", lambda a, b, c: (np.asarray(a, np.int32) * np.asarray(b, np.int32)).view(U32) + c),
+    "v_mad_i32_i16": (
+        "u32",
+        "i16 i16 u32",
+        lambda a, b, c: (np.asarray(a, np.int32) * np.asarray(b, np.int32)).view(U32) + c,
+    ),
     "v_add3_u32": ("u32", "u32 u32 u32", lambda a, b, c: a + b + c),
     "v_lshl_add_u32": ("u32", "u32 u32 u32", lambda a, n, c: (a << (n & _31)) + c),
     "v_add_lshl_u32": ("u32", "u32 u32 u32", lambda a, b, n: (a + b) << (n & _31)),
@@ -209,7 +217,12 @@ _ROWS: dict[str, Row] = {
 }
 for _new, _old in {
     **{"v_add_nc_u32": "v_add_u32", "v_sub_nc_u32": "v_sub_u32", "v_subrev_nc_u32": "v_subrev_u32"},
-    **{"v_add_nc_u16": "v_add_u16", "v_sub_nc_u16": "v_sub_u16", "v_add_nc_i32": "v_add_i32", "v_sub_nc_i32": "v_sub_i32"},
+    **{
+        "v_add_nc_u16": "v_add_u16",
+        "v_sub_nc_u16": "v_sub_u16",
+        "v_add_nc_i32": "v_add_i32",
+        "v_sub_nc_i32": "v_sub_i32",
+    },
     **{"v_add_nc_i16": "v_add_i16", "v_sub_nc_i16": "v_sub_i16"},
 }.items():
     _ROWS[_new] = _ROWS[_old]

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..decode import MAKERS, Context, Step
+from ..errors import IsaError
+from ..operands import Operand, reader
+from ..text import Instruction
+from ..wave import Wave
 from . import floats
-from .decode import MAKERS, Context, Step
-from .errors import IsaError
 from .matrix import elements
-from .operands import Operand, reader
-from .text import Instruction
-from .wave import Wave
 
 _NAME = re.compile(
     r"v_wmma_(?P<out>f32|f16|bf16|i32|bf16f32)_16x16x(?P<k>\d+)_(?P<kind>f32|f16|bf16|iu8|iu4|fp8|bf8)(?:_(?P<other>fp8|bf8))?"
@@ -57,7 +57,9 @@ def _laid(w: Wave, operand: Operand, kind: str, steps: NDArray[np.int64], k: int
 def _accumulator(w: Wave, operand: Operand, kind: str, ctx: Context, high: bool) -> NDArray[Any]:
     """Eight numbers of each lane."""
     if operand.kind == "c":
-        return np.full((32, 8), reader(operand, "i32" if kind == "i32" else "f32")(w), np.int64 if kind == "i32" else np.float64)
+        return np.full(
+            (32, 8), reader(operand, "i32" if kind == "i32" else "f32")(w), np.int64 if kind == "i32" else np.float64
+        )
     if kind in ("f32", "i32"):
         raw = np.ascontiguousarray(w.v[operand.index : operand.index + 8].T)
         return raw.view(np.int32).astype(np.int64) if kind == "i32" else raw.view(np.float32).astype(np.float64)

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from ..decode import Context, Step, instruction
+from ..operands import Array, reader
+from ..text import Instruction
+from ..wave import VCC, Mask, Wave
 from . import floats
-from .decode import Context, Step, instruction
-from .operands import Array, reader
-from .text import Instruction
 from .valu import Function, target_of, types_of, vector
-from .wave import VCC, Mask, Wave
 
 Row = tuple[str, str, Function]
 FMA = {"f32": floats.fma32, "f64": floats.fma64, "f16": floats.fma16}
@@ -107,7 +107,10 @@ _ROWS: dict[str, Row] = {
     "v_cvt_f32_bf16": ("f32", "bf16", floats.bf16_to_f32),
     "v_cvt_i16_f16": ("i16", "f16", floats.to_int(-(1 << 15), (1 << 15) - 1, np.int16)),
     "v_cvt_u16_f16": ("u16", "f16", floats.to_int(0, (1 << 16) - 1, np.uint16)),
-    **{f"v_cvt_f32_ubyte{n}": ("f32", "u32", lambda x, n=n: (x >> np.uint32(8 * n) & 255).astype(np.float32)) for n in range(4)},
+    **{
+        f"v_cvt_f32_ubyte{n}": ("f32", "u32", lambda x, n=n: (x >> np.uint32(8 * n) & 255).astype(np.float32))
+        for n in range(4)
+    },
     **{f"v_cvt_i32_f{n}": ("i32", f"f{n}", floats.to_int(-(1 << 31), (1 << 31) - 1, np.int32)) for n in (32, 64)},
     **{f"v_cvt_u32_f{n}": ("u32", f"f{n}", floats.to_int(0, (1 << 32) - 1, np.uint32)) for n in (32, 64)},
     "v_cvt_flr_i32_f32": ("i32", "f32", lambda x: floats.to_int(-(1 << 31), (1 << 31) - 1, np.int32)(np.floor(x))),

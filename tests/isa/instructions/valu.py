@@ -8,15 +8,27 @@ from typing import Any
 
 import numpy as np
 
-from .decode import Context, Step
-from .errors import IsaError
-from .operands import DTYPES, WIDTH, Array, Operand, Read, Write, reader, writer
-from .text import Instruction
-from .wave import Mask, Wave
+from ..decode import Context, Step
+from ..errors import IsaError
+from ..operands import DTYPES, WIDTH, Array, Operand, Read, Write, reader, writer
+from ..text import Instruction
+from ..wave import Mask, Wave
 
 Function = Callable[..., Any]
 
-_PRESERVE = ("fma_", "mad_", "div_fixup", "med3", "min3", "max3", "v_add_i16", "v_sub_i16", "mixlo", "mixhi", "cvt_f16_")
+_PRESERVE = (
+    "fma_",
+    "mad_",
+    "div_fixup",
+    "med3",
+    "min3",
+    "max3",
+    "v_add_i16",
+    "v_sub_i16",
+    "mixlo",
+    "mixhi",
+    "cvt_f16_",
+)
 """Instructions of gfx9 that write 16 bits and leave the others; the rest clear them."""
 
 
@@ -40,40 +52,42 @@ def _row(lanes: int, function: Callable[[int], int], size: int = 16) -> list[int
 
 def dpp_sources(inst: Instruction, lanes: int) -> list[int]:
     """The lane that each lane reads, or -1."""
-    given = inst.modifiers
-    for name, value in given.items():
-        match name:
-            case "quad_perm":
-                perm = [int(word) for word in value.strip("[]").split(",")]
-                return _row(lanes, lambda i: perm[i], 4)
-            case "dpp8":
-                perm = [int(word) for word in value.strip("[]").split(",")]
-                return _row(lanes, lambda i: perm[i], 8)
-            case "row_shl":
-                return _row(lanes, lambda i: i + int(value))
-            case "row_shr":
-                return _row(lanes, lambda i: i - int(value))
-            case "row_ror":
-                return _row(lanes, lambda i: (i - int(value)) % 16)
-            case "row_newbcast" | "row_share":
-                return _row(lanes, lambda i: int(value))
-            case "row_xmask":
-                return _row(lanes, lambda i: i ^ int(value))
-            case "row_mirror":
-                return _row(lanes, lambda i: 15 - i)
-            case "row_half_mirror":
-                return _row(lanes, lambda i: 7 - i, 8)
-            case "row_bcast":
-                step = 16 if int(value) == 15 else 32
-                return [lane // step * step - 1 for lane in range(lanes)]
-            case "wave_shl" | "wave_shr" | "wave_rol" | "wave_ror":
-                by = 1 if name.endswith("l") else -1
-                moved = [lane + by for lane in range(lanes)]
-                turns = name in ("wave_rol", "wave_ror")
-                return [m % lanes if turns else m if 0 <= m < lanes else -1 for m in moved]
-            case _:
-                continue
+    for name, text in inst.modifiers.items():
+        found = _sources(name, text, lanes)
+        if found is not None:
+            return found
     raise IsaError(f"the lanes that {inst.text!r} reads")
+
+
+def _sources(name: str, value: str, lanes: int) -> list[int] | None:
+    perm = [int(word) for word in value.strip("[]").split(",")] if "[" in value else []
+    by = int(value) if value.isdigit() else 0
+    match name:
+        case "quad_perm" | "dpp8":
+            return _row(lanes, lambda i: perm[i], len(perm))
+        case "row_shl":
+            return _row(lanes, lambda i: i + by)
+        case "row_shr":
+            return _row(lanes, lambda i: i - by)
+        case "row_ror":
+            return _row(lanes, lambda i: (i - by) % 16)
+        case "row_newbcast" | "row_share":
+            return _row(lanes, lambda i: by)
+        case "row_xmask":
+            return _row(lanes, lambda i: i ^ by)
+        case "row_mirror":
+            return _row(lanes, lambda i: 15 - i)
+        case "row_half_mirror":
+            return _row(lanes, lambda i: 7 - i, 8)
+        case "row_bcast":
+            step = 16 if by == 15 else 32
+            return [lane // step * step - 1 for lane in range(lanes)]
+        case "wave_shl" | "wave_shr" | "wave_rol" | "wave_ror":
+            moved = [lane + (1 if name.endswith("l") else -1) for lane in range(lanes)]
+            turns = name in ("wave_rol", "wave_ror")
+            return [m % lanes if turns else m if 0 <= m < lanes else -1 for m in moved]
+        case _:
+            return None
 
 
 class Dpp:
@@ -188,7 +202,9 @@ def _finish(inst: Instruction, kind: str, function: Function) -> Function:
     return run
 
 
-def sources_of(inst: Instruction, ctx: Context, operands: list[Operand], kinds: list[str]) -> tuple[list[Read], Dpp | None]:
+def sources_of(
+    inst: Instruction, ctx: Context, operands: list[Operand], kinds: list[str]
+) -> tuple[list[Read], Dpp | None]:
     """Readers of the sources, whatever the encoding."""
     if len(operands) != len(kinds):
         raise IsaError(f"{len(kinds)} sources are expected")
@@ -196,7 +212,9 @@ def sources_of(inst: Instruction, ctx: Context, operands: list[Operand], kinds: 
         parts = [inst.modifiers.get(f"src{at}_sel", "DWORD") for at in range(len(operands))]
         return [sdwa_source(o, k, p) for o, k, p in zip(operands, kinds, parts, strict=True)], None
     upper = inst.bits("op_sel", len(kinds) + 1, 0) if any(WIDTH[k] == 16 for k in kinds) else [0] * len(kinds)
-    reads = [reader(o, k, bool(upper[at]) and WIDTH[k] == 16) for at, (o, k) in enumerate(zip(operands, kinds, strict=True))]
+    reads = [
+        reader(o, k, bool(upper[at]) and WIDTH[k] == 16) for at, (o, k) in enumerate(zip(operands, kinds, strict=True))
+    ]
     if "dpp" not in inst.encoding:
         return reads, None
     dpp = Dpp(inst, ctx.lanes)
@@ -218,7 +236,9 @@ def target_of(inst: Instruction, ctx: Context, operand: Operand, kind: str) -> W
     return writer(operand, kind, clears=clears_upper(inst, ctx))
 
 
-def vector(inst: Instruction, ctx: Context, kind: str, kinds: list[str], function: Function, *, accumulate: bool = False) -> Step:
+def vector(
+    inst: Instruction, ctx: Context, kind: str, kinds: list[str], function: Function, *, accumulate: bool = False
+) -> Step:
     """A vector instruction with one result; `accumulate`: the old value of the target is the last source."""
     operands = ctx.operands(inst)
     given = operands[1:]

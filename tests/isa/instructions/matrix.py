@@ -16,19 +16,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..decode import MAKERS, Context, Step
+from ..errors import IsaError
+from ..operands import Operand, reader
+from ..text import Instruction
+from ..wave import Wave
 from . import floats
-from .decode import MAKERS, Context, Step
-from .errors import IsaError
-from .operands import Operand, reader
 from .smallfloats import decode, unpack
-from .text import Instruction
-from .wave import Wave
 
 F64 = NDArray[np.float64]
 Values = Callable[[Wave, Operand, int], NDArray[Any]]
 """`each` elements of every lane, from the registers of an operand."""
 
-WIDTHS = {"f64": 64, "f32": 32, "xf32": 32, "f16": 16, "bf16": 16, "i8": 8, "iu8": 8, "u8": 8, "iu4": 4, "i4": 4, "u4": 4}
+WIDTHS = {
+    "f64": 64,
+    "f32": 32,
+    "xf32": 32,
+    "f16": 16,
+    "bf16": 16,
+    "i8": 8,
+    "iu8": 8,
+    "u8": 8,
+    "iu4": 4,
+    "i4": 4,
+    "u4": 4,
+}
 WIDTHS |= {"fp8": 8, "bf8": 8, "fp6": 6, "bf6": 6, "fp4": 4}
 
 
@@ -95,7 +107,9 @@ def _gather(values: NDArray[Any], rows: int, blocks: int, steps: int, each: int)
     return laid.transpose(1, 2, 0, 3).reshape(blocks, rows, steps)
 
 
-def result_rows(m: int, n: int, blocks: int, wide: bool) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], int]:
+def result_rows(
+    m: int, n: int, blocks: int, wide: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], int]:
     """Block, row and column of each lane and register of a result, and how many registers there are."""
     lane = np.arange(64)[:, None]
     count = m * n * blocks // 64
@@ -181,7 +195,17 @@ def _register_mfma() -> None:
             MAKERS[f"v_mfma_f32_{plain}{kind}_1k"] = _mfma
     for name in ("16x16x8bf16", "32x32x4bf16", "32x32x2bf16", "16x16x2bf16", "4x4x2bf16"):
         MAKERS[f"v_mfma_f32_{name}"] = _mfma
-    for name in ("32x32x4_2b", "16x16x4_4b", "4x4x4_16b", "32x32x8", "16x16x16", "32x32x16", "16x16x32", "16x16x64", "32x32x32"):
+    for name in (
+        "32x32x4_2b",
+        "16x16x4_4b",
+        "4x4x4_16b",
+        "32x32x8",
+        "16x16x16",
+        "32x32x16",
+        "16x16x32",
+        "16x16x64",
+        "32x32x32",
+    ):
         MAKERS[f"v_mfma_i32_{name}_i8"] = _mfma
         MAKERS[f"v_mfma_i32_{name.partition('_')[0]}i8"] = _mfma
     for a in ("fp8", "bf8"):

@@ -12,12 +12,12 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from .decode import Context, Step, instruction
-from .errors import IsaError
+from ..decode import Context, Step, instruction
+from ..errors import IsaError
+from ..operands import Operand, reader
+from ..text import Instruction
+from ..wave import Wave
 from .matrix import accumulator, elements, product, put_result, result_rows
-from .operands import Operand, reader
-from .text import Instruction
-from .wave import Wave
 
 FORMATS = ("fp8", "bf8", "fp6", "bf6", "fp4")
 

@@ -1,0 +1,37 @@
+"""What each instruction does. Importing this fills the table of `decode`."""
+
+from . import (
+    control,
+    lds,
+    matrix,
+    packed,
+    scalar,
+    scaled,
+    smallfloats,
+    smem,
+    transpose,
+    vector_floats,
+    vector_ints,
+    vector_masks,
+    vmem,
+    waits,
+    wmma,
+)
+
+__all__ = [
+    "control",
+    "lds",
+    "matrix",
+    "packed",
+    "scalar",
+    "scaled",
+    "smallfloats",
+    "smem",
+    "transpose",
+    "vector_floats",
+    "vector_ints",
+    "vector_masks",
+    "vmem",
+    "waits",
+    "wmma",
+]
