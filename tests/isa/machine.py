@@ -13,6 +13,7 @@ import numpy as np
 from flydsl.llvm.objects.code_object import KernelInfo
 
 from . import instructions as instructions
+from .caches import Cache
 from .decode import Context, Line, family_of, program
 from .errors import IsaError
 from .image import Descriptor, Image
@@ -127,14 +128,23 @@ def _start(kernel: Kernel, w: Wave, block: Dim, arguments: int, raw: bytes) -> N
 
 
 def _make_block(
-    kernel: Kernel, index: Dim, block: Dim, dynamic: int, arguments: int, raw: bytes, rng: random.Random
+    kernel: Kernel,
+    index: Dim,
+    block: Dim,
+    dynamic: int,
+    arguments: int,
+    raw: bytes,
+    rng: random.Random,
+    everyone: list[Cache],
 ) -> Block:
     size = kernel.descriptor.lds + dynamic
     shared = np.random.default_rng(rng.getrandbits(32)).integers(0, 256, size, np.uint8)
     shared[3::4] = 0x7F  # most words are NaN as numbers
     shared[2::4] |= 0x80
-    made = Block(index, shared)
     ctx = kernel.context
+    # From gfx11 on the waves of a block run on two units.
+    made = Block(index, shared, caches=[Cache() for _ in range(1 if ctx.family == "gfx9" else 2)], everyone=everyone)
+    everyone += [*made.caches, made.scalars]
     count = -(-block[0] * block[1] * block[2] // ctx.lanes)
     family = "gfx1250" if ctx.arch == "gfx1250" else ctx.family
     for number in range(count):
@@ -192,12 +202,13 @@ def run(kernel: Kernel, memory: Memory, params: Sequence[bytes], grid: Dim, bloc
     waiting = list(product(range(grid[0]), range(grid[1]), range(grid[2])))
     rng.shuffle(waiting)
     blocks: list[Block] = []
+    everyone: list[Cache] = []
     total = 0
     try:
         with np.errstate(all="ignore"):
             while waiting or blocks:
                 while waiting and len(blocks) < RESIDENT:
-                    blocks.append(_make_block(kernel, waiting.pop(), block, dynamic, arguments, raw, rng))
+                    blocks.append(_make_block(kernel, waiting.pop(), block, dynamic, arguments, raw, rng, everyone))
                 current = rng.choice(blocks)
                 ready = [w for w in current.waves if w.state == "ready"]
                 if ready:
@@ -206,6 +217,7 @@ def run(kernel: Kernel, memory: Memory, params: Sequence[bytes], grid: Dim, bloc
                     if any(w.state != "ended" for w in current.waves):
                         raise IsaError(f"{info.name}: waves of block {current.index} wait for each other")
                     blocks.remove(current)
+                    everyone[:] = [c for b in blocks for c in (*b.caches, b.scalars)]
                 if total > LIMIT:
                     raise IsaError(f"{info.name} has executed {total} instructions and goes on")
     finally:

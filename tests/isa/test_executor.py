@@ -171,7 +171,8 @@ def test_division_in_steps(num: float, den: float):
     steps = (
         "v_div_scale_f32 v4, vcc, v0, v1, v0", "v_rcp_f32_e32 v5, v3", "v_fma_f32 v6, -v3, v5, 1.0",
         "v_fmac_f32_e32 v5, v6, v5", "v_mul_f32_e32 v7, v4, v5", "v_fma_f32 v6, -v3, v7, v4",
-        "v_fmac_f32_e32 v7, v6, v5", "v_fma_f32 v3, -v3, v7, v4", "v_div_fmas_f32 v3, v3, v5, v7", "v_div_fixup_f32 v2, v3, v1, v0",
+        "v_fmac_f32_e32 v7, v6, v5", "v_fma_f32 v3, -v3, v7, v4", "v_div_fmas_f32 v3, v3, v5, v7",
+        "v_div_fixup_f32 v2, v3, v1, v0",
     )  # fmt: skip
     context = Context("gfx942", "gfx9", 64, 1 << 10)
     with np.errstate(all="ignore"):

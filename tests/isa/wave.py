@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from .caches import Cache, after_read, before_write, lines_of
 from .errors import IsaError
-from .memory import Bytes, Memory
+from .memory import Addresses, Bytes, Memory
 
 Words = NDArray[np.uint32]
 Mask = NDArray[np.bool_]
@@ -54,6 +55,11 @@ class Block:
     index: tuple[int, int, int]
     lds: Bytes
     waves: list[Wave] = field(default_factory=list["Wave"])
+    caches: list[Cache] = field(default_factory=lambda: [Cache()])
+    """One for each unit that the block's waves may run on."""
+    scalars: Cache = field(default_factory=Cache)
+    everyone: list[Cache] = field(default_factory=list[Cache])
+    """Those of all blocks of the launch."""
 
 
 class Wave:
@@ -108,6 +114,24 @@ class Wave:
     def number_of(mask: Mask) -> int:
         """The number whose bits are a mask of lanes."""
         return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
+
+    # -- memory through the caches ---------------------------------------------------------------------
+
+    @property
+    def cache(self) -> Cache:
+        return self.block.caches[self.number % len(self.block.caches)]
+
+    def read(self, addresses: Addresses, size: int, what: str, cache: Cache | None) -> Bytes:
+        """What a load sees; through no cache, that is memory."""
+        data = self.memory.read(addresses, size, what)
+        return data if cache is None or not len(addresses) else after_read(cache, addresses, data)
+
+    def write(self, addresses: Addresses, data: Bytes, what: str, *, atomic: bool = False) -> None:
+        if len(addresses):
+            before_write(self.block.everyone, None if atomic else self.cache, addresses, data)
+            if atomic:
+                self.cache.forget(lines_of(addresses, data.shape[1]))
+        self.memory.write(addresses, data, what)
 
     # -- memory instructions under way -----------------------------------------------------------------
 

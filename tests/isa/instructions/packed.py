@@ -112,7 +112,7 @@ def pairs(inst: Instruction, ctx: Context) -> Step:
 
 def _word(operand: Operand, which: int, kind: str = "f32") -> Read:
     if operand.kind == "c":
-        if which:
+        if which and operand.text != "0":  # whether it is there twice or once is not said
             raise IsaError(f"the upper half of the constant {operand.text}")
         return reader(operand, kind)
     return reader(Operand(operand.kind, operand.index + which, 1), kind)

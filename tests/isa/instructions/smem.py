@@ -45,11 +45,11 @@ def _load(inst: Instruction, ctx: Context) -> Step:
 
         def act() -> Bytes:
             if top is None:
-                return w.memory.read(np.array([where], np.uint64), size, inst.text)
+                return w.read(np.array([where], np.uint64), size, inst.text, w.block.scalars)
             out = np.zeros((1, size), np.uint8)
             for word in range(0, size, 4):
                 if at + word + 4 <= top:
-                    out[:, word : word + 4] = w.memory.read(np.array([where + word], np.uint64), 4, inst.text)
+                    out[:, word : word + 4] = w.read(np.array([where + word], np.uint64), 4, inst.text, w.block.scalars)
             return out
 
         def land(data: Bytes) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from ..caches import Cache
 from ..decode import MAKERS, Context, Step, instruction
 from ..errors import IsaError
 from ..memory import Bytes
@@ -71,6 +72,14 @@ def _buffer_place(inst: Instruction, vaddr: Operand, rsrc: Operand, soffset: Ope
     return place
 
 
+_WIDE_SCOPES = ("SCOPE_SE", "SCOPE_DEV", "SCOPE_SYS")
+
+
+def _past_the_cache(inst: Instruction) -> bool:
+    """Whether a load is of a scope beyond the unit that it runs on."""
+    return "sc1" in inst.modifiers or "glc" in inst.modifiers or inst.modifiers.get("scope") in _WIDE_SCOPES
+
+
 # --- loads and stores -------------------------------------------------------------------------------------------------
 
 
@@ -82,27 +91,29 @@ def _limit(w: Wave, inst: Instruction, rsrc: Operand, total: U64, size: int) -> 
     return total[:, None] + words + np.uint64(min(size, 4)) <= end
 
 
-def _read_words(w: Wave, addresses: U64, inside: NDArray[np.bool_] | None, size: int, what: str) -> Bytes:
+def _read_words(
+    w: Wave, addresses: U64, inside: NDArray[np.bool_] | None, size: int, what: str, cache: Cache | None
+) -> Bytes:
     if inside is None:
-        return w.memory.read(addresses, size, what)
+        return w.read(addresses, size, what, cache)
     unit = min(size, 4)
     out = np.zeros((len(addresses), size), np.uint8)
     for at in range(inside.shape[1]):
         here = inside[:, at]
         if here.any():
-            out[here, at * unit : at * unit + unit] = w.memory.read(addresses[here] + np.uint64(at * unit), unit, what)
+            out[here, at * unit : at * unit + unit] = w.read(addresses[here] + np.uint64(at * unit), unit, what, cache)
     return out
 
 
 def _write_words(w: Wave, addresses: U64, inside: NDArray[np.bool_] | None, data: Bytes, what: str) -> None:
     if inside is None:
-        w.memory.write(addresses, data, what)
+        w.write(addresses, data, what)
         return
     unit = min(data.shape[1], 4)
     for at in range(inside.shape[1]):
         here = inside[:, at]
         if here.any():
-            w.memory.write(addresses[here] + np.uint64(at * unit), data[here, at * unit : at * unit + unit], what)
+            w.write(addresses[here] + np.uint64(at * unit), data[here, at * unit : at * unit + unit], what)
 
 
 def _words_inside(
@@ -124,6 +135,7 @@ def _span(addresses: U64, size: int) -> tuple[int, int]:
 def load(inst: Instruction, ctx: Context, target: Operand, form: Form, place: Place, rsrc: Operand | None) -> Step:
     count = max(1, form.size // 4)
     registers = tuple(range(target.index, target.index + count))
+    past = _past_the_cache(inst)
 
     def step(w: Wave) -> None:
         lanes: Lanes = np.flatnonzero(w.mask)
@@ -134,7 +146,7 @@ def load(inst: Instruction, ctx: Context, target: Operand, form: Form, place: Pl
             Event(
                 "load",
                 inst.text,
-                lambda: _read_words(w, addresses, words, form.size, inst.text),
+                lambda: _read_words(w, addresses, words, form.size, inst.text, None if past else w.cache),
                 lambda data: put(w, target, form, data, lanes),
                 registers,
                 low,
@@ -175,7 +187,7 @@ def change(inst: Instruction, what: Atomic, target: Operand | None, source: Oper
                     continue
                 where = addresses[at : at + 1]
                 before[at] = w.memory.read(where, what.size, inst.text)[0]
-                w.memory.write(where, what.apply(before[at], data[at])[None], inst.text)
+                w.write(where, what.apply(before[at], data[at])[None], inst.text, atomic=True)
             return before
 
         low, high = _span(addresses, what.size)
@@ -191,6 +203,7 @@ def change(inst: Instruction, what: Atomic, target: Operand | None, source: Oper
 def to_lds(inst: Instruction, ctx: Context, size: int, place: Place, rsrc: Operand | None) -> Step:
     """Lane by lane behind each other, from where M0 says."""
     offset = inst.number("offset")
+    past = _past_the_cache(inst)
 
     def step(w: Wave) -> None:
         lanes: Lanes = np.flatnonzero(w.mask)
@@ -201,7 +214,8 @@ def to_lds(inst: Instruction, ctx: Context, size: int, place: Place, rsrc: Opera
         low, high = _span(addresses, size)
 
         def act() -> None:
-            lds_write(w, targets, _read_words(w, addresses, words, size, inst.text), inst.text)
+            found = _read_words(w, addresses, words, size, inst.text, None if past else w.cache)
+            lds_write(w, targets, found, inst.text)
 
         w.issue(Event("load", inst.text, act, None, (), low, high))
 
@@ -284,10 +298,17 @@ for _name in _NAMES:
     *("s_gl1_inv", "buffer_invl2"),
 )
 def caches(inst: Instruction, ctx: Context) -> Step:
-    """Memory is one here: there is nothing to write back. Write-backs are waited for as stores are."""
-    if "wb" not in inst.mnemonic or inst.mnemonic.startswith("s_"):
+    """The cache of the unit is dropped; write-backs, which have nothing to do here, are waited for as stores are."""
+    name = inst.mnemonic
+    if name in ("s_dcache_inv", "s_dcache_wb"):
+        return lambda w: w.block.scalars.drop()
+    if "prefetch" in name or name in ("buffer_gl1_inv", "s_gl1_inv"):
         return lambda w: None
-    return lambda w: w.issue(Event("store", inst.text, lambda: None))
+    if name in ("buffer_wbl2", "global_wb"):
+        return lambda w: w.issue(Event("store", inst.text, lambda: None))
+    if name in ("buffer_inv", "global_inv", "global_wbinv") and not _past_the_cache(inst):
+        return lambda w: None
+    return lambda w: w.cache.drop()
 
 
 # --- generic addresses and private memory -----------------------------------------------------------------------------
@@ -347,6 +368,7 @@ def _flat(inst: Instruction, ctx: Context) -> Step:
     address, register = (inst.operands[1], inst.operands[0]) if reads else (inst.operands[0], inst.operands[1])
     operand = ctx.operand(register)
     wide, offset = reader(ctx.operand(address), "u64"), np.uint64(inst.number("offset"))
+    past = _past_the_cache(inst)
     registers = tuple(range(operand.index, operand.index + max(1, form.size // 4)))
 
     def step(w: Wave) -> None:
@@ -362,7 +384,7 @@ def _flat(inst: Instruction, ctx: Context) -> Step:
             out = np.zeros((len(lanes), form.size), np.uint8)
             out[shared] = lds_read(w, lower[shared], form.size, inst.text)
             out[private] = w.scratch[lanes[private][:, None], span]
-            out[rest] = w.memory.read(addresses[rest], form.size, inst.text)
+            out[rest] = w.read(addresses[rest], form.size, inst.text, None if past else w.cache)
             return out
 
         data = None if reads else take(w, operand, form, lanes)
@@ -371,7 +393,7 @@ def _flat(inst: Instruction, ctx: Context) -> Step:
             assert data is not None
             lds_write(w, lower[shared], data[shared], inst.text)
             w.scratch[lanes[private][:, None], span] = data[private]
-            w.memory.write(addresses[rest], data[rest], inst.text)
+            w.write(addresses[rest], data[rest], inst.text)
 
         low, high = _span(addresses, form.size)
         kind = "load" if reads else "store"
