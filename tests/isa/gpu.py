@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 
+import numpy as np
 import pytest
 
 from flydsl.compiler.call import load as load_module
 from flydsl.compiler.call import prepared
-from flydsl.compiler.call.arguments import TensorArgument
+from flydsl.compiler.call.arguments import PointerArgument, TensorArgument
 from flydsl.compiler.call.host_arrays import array_info
 from flydsl.compiler.compiled_function import CompiledFunction
 from flydsl.compiler.jit_function import JitFunction
@@ -40,10 +43,23 @@ class Gpu:
         """A call of a function that hands over its arrays first; repeated calls look at little else."""
 
         def call(function: object, *args: object, **kwargs: object) -> object:
-            self.hand_over((*args, *kwargs.values()))
+            given = (*args, *kwargs.values())
+            self.hand_over(given)
+            if any(isinstance(value, PointerArgument) for value in given):
+                self.hand_over(_arrays_in_sight())
             return plain(function, *args, **kwargs)
 
         return call
+
+
+def _arrays_in_sight() -> list[object]:
+    """Arrays that callers hold: an address says nothing of what is behind it."""
+    found: list[object] = []
+    frame: FrameType | None = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None and len(found) < 20:
+        found += [value for value in frame.f_locals.values() if isinstance(value, np.ndarray)]
+        frame = frame.f_back
+    return found
 
 
 @contextmanager

@@ -244,8 +244,8 @@ def _scalar_writer(operand: Operand, kind: str) -> Write:
     return lambda w, x, mask: write(w, int(np.asarray(x).ravel()[0]))
 
 
-def read_scalar(operand: Operand, bits: int = 32) -> Callable[[Wave], int]:
-    """A scalar source as an unsigned number."""
+def read_scalar(operand: Operand, bits: int = 32, *, signed: bool = False) -> Callable[[Wave], int]:
+    """A scalar source as an unsigned number; `signed`: a literal is one where it fills 64 bits."""
     i = operand.index
     if operand.kind == "c":
         if operand.text in ("src_scc", "scc"):
@@ -253,7 +253,7 @@ def read_scalar(operand: Operand, bits: int = 32) -> Callable[[Wave], int]:
         if operand.text.startswith("src_"):
             read = _aperture(operand.text, "u64" if bits == 64 else "u32")
             return lambda w: int(read(w))
-        value = constant_bits(operand.text, "i64" if bits == 64 else "u32")
+        value = constant_bits(operand.text, ("i64" if signed else "u64") if bits == 64 else "u32")
         return lambda w: value
     if operand.kind != "s":
         raise IsaError(f"a scalar instruction reads {operand.text}")

@@ -52,7 +52,7 @@ def test_library(arch: str, case: Case, gpu: Any, rng: np.random.Generator):
     pytest.param("gfx1201", torch.float16, marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_products(arch: str, dtype: torch.dtype, gpu: Any, rng: np.random.Generator):
-    """Ends inside tiles in all directions; K is long enough to be cut, so blocks meet at counters in memory."""
+    """Ends inside tiles in all directions; K is long enough to be cut."""
     gpu(arch)
     for m, n, k in ((5, 20, 2056), (33, 68, 200)):
         a, b = (torch.from_numpy(rng.standard_normal(shape)).to(dtype) for shape in ((m, k), (n, k)))

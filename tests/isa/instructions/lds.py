@@ -83,7 +83,11 @@ def read_two(inst: Instruction, ctx: Context) -> Step:
     def step(w: Wave) -> None:
         lanes: Lanes = np.flatnonzero(w.mask)
         at = places(w, lanes)
-        act = lambda: np.concatenate([lds_read(w, at + offset, size, inst.text) for offset in offsets], axis=1)  # noqa: E731
+
+        def act() -> Bytes:
+            parts = [lds_read(w, at + offset & 0xFFFFFFFF, size, inst.text) for offset in offsets]
+            return np.concatenate(parts, axis=1)
+
         w.issue(Event("ds", inst.text, act, lambda data: put(w, target, form, data, lanes), registers))
 
     return step
@@ -105,7 +109,7 @@ def write_two(inst: Instruction, ctx: Context) -> Step:
 
         def act() -> None:
             for offset, data in zip(offsets, parts, strict=True):
-                lds_write(w, at + offset, data, inst.text)
+                lds_write(w, at + offset & 0xFFFFFFFF, data, inst.text)
 
         w.issue(Event("ds", inst.text, act))
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-import numpy as np
-
 from ..decode import Context, Step, instruction
 from ..errors import IsaError
 from ..operands import read_scalar, write_scalar
@@ -124,7 +122,7 @@ def two_sources(inst: Instruction, ctx: Context) -> Step:
     d, a, b = ctx.operands(inst)
     narrow = inst.mnemonic.startswith(("s_lshl_", "s_lshr_", "s_ashr_", "s_bfm", "s_bfe"))
     sources = 32 if inst.mnemonic.startswith("s_bfm") else bits
-    write, left = write_scalar(d, bits), read_scalar(a, sources)
+    write, left = write_scalar(d, bits), read_scalar(a, sources, signed=inst.mnemonic.endswith("i64"))
     right = read_scalar(b, 32 if narrow else bits)
     limit = (1 << bits) - 1
 
@@ -357,63 +355,5 @@ def compare_bit(inst: Instruction, ctx: Context) -> Step:
 
     def step(w: Wave) -> None:
         w.scc = int(left(w) >> (right(w) & bits - 1) & 1 == wanted)
-
-    return step
-
-
-# --- numbers with a point (gfx11 and later) -------------------------------------------------------------------------
-
-_FLOATS: dict[str, Callable[..., float]] = {
-    "s_add_f32": lambda a, b: a + b,
-    "s_sub_f32": lambda a, b: a - b,
-    "s_mul_f32": lambda a, b: a * b,
-    "s_min_f32": np.fmin,
-    "s_max_f32": np.fmax,
-    "s_min_num_f32": np.fmin,
-    "s_max_num_f32": np.fmax,
-    "s_ceil_f32": np.ceil,
-    "s_floor_f32": np.floor,
-    "s_trunc_f32": np.trunc,
-    "s_rndne_f32": np.rint,
-}
-
-
-@instruction(*_FLOATS, "s_fmac_f32", "s_fmaak_f32", "s_fmamk_f32")
-def scalar_float(inst: Instruction, ctx: Context) -> Step:
-    from ..operands import reader
-
-    operands = ctx.operands(inst)
-    write = write_scalar(operands[0])
-    reads = [reader(operand, "f32") for operand in operands[1:]]
-    if inst.mnemonic == "s_fmac_f32":
-        reads.append(reader(operands[0], "f32"))
-
-    def step(w: Wave) -> None:
-        values = [np.float32(read(w)) for read in reads]
-        if "fma" in inst.mnemonic:
-            a, b, c = (float(value) for value in values)
-            result = np.float32(a * b + c)
-        else:
-            result = np.float32(_FLOATS[inst.mnemonic](*values))
-        write(w, int(result.view(np.uint32)))
-
-    return step
-
-
-@instruction("s_cvt_f32_i32", "s_cvt_f32_u32", "s_cvt_i32_f32", "s_cvt_u32_f32")
-def scalar_convert(inst: Instruction, ctx: Context) -> Step:
-    d, a = ctx.operands(inst)
-    write, read = write_scalar(d), read_scalar(a)
-
-    def step(w: Wave) -> None:
-        bits = read(w)
-        if "f32_" in inst.mnemonic:
-            value = np.float32(_signed(bits) if inst.mnemonic.endswith("i32") else bits)
-            write(w, int(value.view(np.uint32)))
-            return
-        number = float(np.uint32(bits).view(np.float32))
-        low, high = (-(1 << 31), (1 << 31) - 1) if "_i32_" in inst.mnemonic else (0, M32)
-        whole = 0 if number != number else high if number >= high else low if number <= low else int(number)
-        write(w, whole & M32)
 
     return step

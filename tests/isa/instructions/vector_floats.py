@@ -59,6 +59,8 @@ def _arithmetic(kind: str) -> dict[str, Row]:
         "maxmin": (kind, three, lambda a, b, c: np.fmin(np.fmax(a, b), c)),
         "minmax_num": (kind, three, lambda a, b, c: np.fmax(np.fmin(a, b), c)),
         "maxmin_num": (kind, three, lambda a, b, c: np.fmin(np.fmax(a, b), c)),
+        "minimummaximum": (kind, three, lambda a, b, c: np.maximum(np.minimum(a, b), c)),
+        "maximumminimum": (kind, three, lambda a, b, c: np.minimum(np.maximum(a, b), c)),
         "frexp_mant": (kind, kind, floats.frexp_mantissa),
         "ldexp": (kind, f"{kind} i16" if kind == "f16" else f"{kind} i32", floats.ldexp),
     }
