@@ -14,7 +14,7 @@ _NOTHING = (
     *("s_nop", "s_sleep", "s_setprio", "s_clause", "s_delay_alu", "s_wait_alu", "s_inst_prefetch", "s_icache_inv"),
     *("s_set_inst_prefetch_distance", "s_sethalt", "s_code_end", "s_prefetch_inst", "s_prefetch_data", "s_ttracedata"),
     *("s_wait_idle", "s_monitor_sleep", "s_wakeup", "s_prefetch_inst_pc_rel", "s_prefetch_data_pc_rel"),
-    *("s_setprio_inc_wg", "s_incperflevel", "s_decperflevel"),
+    *("s_setprio_inc_wg", "s_incperflevel", "s_decperflevel", "s_waitcnt_depctr"),
 )
 
 
