@@ -46,11 +46,9 @@ def test_library(arch: str, case: Case, gpu: Any, rng: np.random.Generator):
     assert used.hip.launches and used.hip.instructions > 0
 
 
-@pytest.mark.parametrize(("arch", "dtype"), [
-    ("gfx942", torch.bfloat16),
-    pytest.param("gfx950", torch.float16, marks=pytest.mark.slow),
-    pytest.param("gfx1201", torch.float16, marks=pytest.mark.slow),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arch", "dtype"), [("gfx942", torch.bfloat16), ("gfx950", torch.float16), ("gfx1201", torch.float16)]
+)
 def test_products(arch: str, dtype: torch.dtype, gpu: Any, rng: np.random.Generator):
     """Ends inside tiles in all directions; K is long enough to be cut."""
     gpu(arch)
@@ -63,7 +61,7 @@ def test_products(arch: str, dtype: torch.dtype, gpu: Any, rng: np.random.Genera
         assert whole[:, n:].isnan().all()
 
 
-@pytest.mark.parametrize("arch", ["gfx942", *(pytest.param(a, marks=pytest.mark.slow) for a in ("gfx950", "gfx1201"))])
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950", "gfx1201"])
 def test_attention(arch: str, gpu: Any, rng: np.random.Generator):
     gpu(arch)
     q, k, v = (
