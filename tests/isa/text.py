@@ -12,7 +12,6 @@ from flydsl.llvm import tools
 from .errors import IsaError
 
 _LINE = re.compile(r"^\t(?P<text>\S.*?)\s*// (?P<address>[0-9A-F]{12,16}):(?P<words>(?: [0-9A-F]{8})+)")
-_WORD = re.compile(r"[^\s,\[\](|]*(?:\[[^\]]*\]|\([^)]*\)|\|[^|]*\|)?[^\s,]*")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..decode import Context, Step, instruction
 from ..errors import IsaError
-from ..operands import DTYPES, Array, Operand, Read, constant_bits, reader, writer
+from ..operands import DTYPES, Array, Operand, Read, reader, writer
 from ..text import Instruction
 from ..wave import Wave
 from . import floats
@@ -271,6 +271,3 @@ def byte_into_word(inst: Instruction, ctx: Context) -> Step:
         return np.asarray(word) & ~(np.uint32(255) << at) | convert(np.rint(x)) << at
 
     return vector(inst, ctx, "u32", ["f32", "u32", "u32"], run)
-
-
-__all__ = ["constant_bits"]

@@ -83,7 +83,7 @@ def clock(inst: Instruction, ctx: Context) -> Step:
     return step
 
 
-@instruction("s_getreg_clock", "s_sendmsg_rtn_b32", "s_sendmsg_rtn_b64")
+@instruction("s_sendmsg_rtn_b32", "s_sendmsg_rtn_b64")
 def ask(inst: Instruction, ctx: Context) -> Step:
     """A clock, where a message asks for it."""
     if not re.search("REALTIME|CLOCK", inst.text):

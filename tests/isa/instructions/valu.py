@@ -27,7 +27,6 @@ _PRESERVE = (
     "v_sub_i16",
     "mixlo",
     "mixhi",
-    "cvt_f16_",
 )
 """Instructions of gfx9 that write 16 bits and leave the others; the rest clear them."""
 
@@ -35,7 +34,7 @@ _PRESERVE = (
 def clears_upper(inst: Instruction, ctx: Context) -> bool:
     if ctx.family != "gfx9":
         return False
-    return not any(part in inst.mnemonic for part in _PRESERVE[:-1])
+    return not any(part in inst.mnemonic for part in _PRESERVE)
 
 
 # --- DPP: a source that comes from other lanes -----------------------------------------------------------------------

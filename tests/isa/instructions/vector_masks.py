@@ -13,7 +13,7 @@ from ..operands import Array, Operand, reader, write_scalar, writer
 from ..text import Instruction
 from ..wave import EXEC, NULL, VCC, Mask, Wave
 from . import floats
-from .valu import Dpp, sources_of, target_of
+from .valu import sources_of, target_of
 
 
 def mask_reader(operand: Operand, ctx: Context) -> Callable[[Wave], Mask]:
@@ -245,6 +245,3 @@ def permute_row(inst: Instruction, ctx: Context) -> Step:
         write(w, found, w.mask & valid)
 
     return step
-
-
-__all__ = ["Dpp", "mask_reader", "mask_writer"]
