@@ -62,7 +62,7 @@ def hermetic_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         yield
 
 
-UNVERIFIED = ("autotune", "dist", "e2e", "jax", "torch")
+UNVERIFIED = ("autotune", "dist", "e2e", "isa", "jax", "torch")
 """Folders of tests whose kernels, or their like, are compiled elsewhere too."""
 
 

@@ -1,0 +1,136 @@
+"""What a launch hands to the hardware: arguments, hidden arguments, sizes, shared and private memory, printing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+
+ARCHES = ("gfx942", "gfx1201")
+
+
+@flyc.kernel
+def mixed_kernel(
+    out: fx.Tensor, n: fx.Int32, x: fx.Float64, small: fx.Int8, wide: fx.Int64, m: fx.Tensor, h: fx.Float16
+):
+    i = fx.block_idx.x * fx.block_dim.x + fx.thread_idx.x
+    row = fx.block_idx.y * fx.block_dim.y + fx.thread_idx.y
+    if (i < n) & (fx.block_idx.z == 1):
+        scale = fx.Float64(small) + x + fx.Float64(fx.Float32(h))
+        out[row, i] = fx.Float64(m[i, row]) * scale + fx.Float64(wide) + fx.Float64(fx.grid_dim.x + fx.block_dim.y)
+
+
+@flyc.jit
+def mixed(
+    out: fx.Tensor, n: fx.Int32, x: fx.Float64, small: fx.Int8, wide: fx.Int64, m: fx.Tensor, h: fx.Float16, t: fx.Int32
+):
+    mixed_kernel(out, n, x, small, wide, m, h).launch(grid=(fx.ceildiv(n, t), 3, 2), block=(t, 2))
+
+
+@pytest.mark.parametrize("arch", [*ARCHES, "gfx90a", "gfx1100"])
+def test_arguments(arch: str, gpu: Any, rng: np.random.Generator):
+    """Of all sizes, at any alignment; sizes of the launch that are not known come behind them."""
+    gpu(arch)
+    n, t = int(rng.integers(40, 90)), int(rng.integers(3, 40))
+    m = rng.standard_normal((n, 6)).astype("f4")
+    out = np.full((6, n), np.nan)
+    small, wide, x, h = int(rng.integers(-128, 128)), int(rng.integers(-(1 << 40), 1 << 40)), float(rng.normal()), 1.5
+    mixed(out, n, x, small, wide, m, h, t)
+    wanted = m.T.astype("f8") * (small + x + h) + wide + (-(-n // t) + 2)
+    np.testing.assert_allclose(out, wanted, rtol=1e-12)
+
+
+@flyc.kernel
+def shared_kernel(x: fx.Tensor):
+    t = fx.thread_idx.x
+    dynamic = fx.make_view(fx.get_dyn_shared(fx.Float32), fx.make_layout(192, 1))
+    fixed = fx.SharedAllocator().allocate(fx.Array[fx.Float32, 192, 16]).peek().view(fx.make_layout(192, 1))
+    fixed[t] = x[t]
+    fx.barrier()
+    dynamic[t] = fixed[191 - t] * 2.0
+    fx.barrier()
+    x[t] = dynamic[(t + 67) % 192]
+
+
+@flyc.jit
+def shared(x: fx.Tensor, smem: fx.Constexpr[int]):
+    shared_kernel(x).launch(grid=1, block=192, smem=smem)
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_shared_memory(arch: str, gpu: Any, rng: np.random.Generator):
+    """Dynamic memory begins behind the static, and both end where the launch says."""
+    gpu(arch)
+    x = rng.standard_normal(192).astype("f4")
+    wanted = np.roll(x[::-1] * 2, -67)
+    shared(x, 768)
+    np.testing.assert_array_equal(x, wanted)
+
+
+def test_too_little_shared_memory(gpu: Any):
+    gpu("gfx942")
+    with pytest.raises(Exception, match=r"past shared memory: 4 bytes at \d+ of 1788"):
+        shared(np.zeros(192, "f4"), 764)
+
+
+@flyc.kernel
+def private_kernel(x: fx.Tensor, at: fx.Tensor):
+    t = fx.thread_idx.x
+    mine = fx.make_rmem_tensor(64, fx.Float32)
+    for i in range(64):
+        mine[i] = x[t, i]
+    total = fx.Float32(0.0)
+    for i in range(64):
+        total = total + mine[at[(i + t) % 64]] * fx.Float32(i)
+    x[t, 0] = total
+
+
+@flyc.jit
+def private(x: fx.Tensor, at: fx.Tensor):
+    private_kernel(x, at).launch(grid=1, block=96)
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_registers_by_run_time_index(arch: str, gpu: Any, rng: np.random.Generator):
+    """An array of a thread whose index is not known lies in private memory."""
+    gpu(arch)
+    x, at = rng.standard_normal((96, 64)).astype("f4"), rng.permutation(64).astype("i4")
+    order = at[(np.arange(64)[None] + np.arange(96)[:, None]) % 64]
+    wanted = (np.take_along_axis(x, order, 1).astype("f8") * np.arange(64)).sum(1)
+    private(x, at)
+    np.testing.assert_allclose(x[:, 0], wanted, rtol=2e-5, atol=1e-3)
+
+
+@flyc.kernel
+def talking_kernel(x: fx.Tensor, n: fx.Int32):
+    i = fx.block_idx.x * 64 + fx.thread_idx.x
+    if i % 31 == 3:
+        for j in range(n):
+            fx.printf("{:>4} {:+.2f} {}", i, fx.Float64(x[i]), j)
+
+
+@flyc.jit
+def talking(x: fx.Tensor, n: fx.Int32):
+    talking_kernel(x, n).launch(grid=2, block=64)
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_printing(arch: str, gpu: Any, rng: np.random.Generator, capsys: pytest.CaptureFixture[str]):
+    gpu(arch)
+    x = rng.standard_normal(128).astype("f4")
+    capsys.readouterr()
+    talking(x, 2)
+    said = sorted(capsys.readouterr().out.splitlines())
+    assert said == sorted(f"{i:>4} {x[i]:+.2f} {j}" for i in range(3, 128, 31) for j in range(2))
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_memory_outside_the_arrays(arch: str, gpu: Any):
+    """A launch over more than an array has is told apart from one that is right."""
+    gpu(arch)
+    with pytest.raises(Exception, match="in no memory of this launch"):
+        mixed(np.zeros((6, 8)), 12, 1.0, 1, 1, np.zeros((12, 6), "f4"), 1.0, 4)
