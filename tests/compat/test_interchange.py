@@ -27,7 +27,9 @@ EXPANDED = "03_fly_rocdl_expand_ops.mlir"
 """From here on the atoms of tiled copies have the state of ours: FlyDSL keeps theirs in other fields."""
 THEIRS = {"00": 0, "04": 4, "08": 8}
 REST = ["convert-scf-to-cf", "cse", "convert-gpu-to-rocdl"]
-OWN_OPS = re.compile(r"custom op 'fly(_rocdl)?\.(load|store|atomic_rmw|atomic_cas|fence|buffer_load|buffer_store)' is unknown")
+OWN_OPS = re.compile(
+    r"custom op 'fly(_rocdl)?\.(load|store|atomic_rmw|atomic_cas|fence|buffer_load|buffer_store)' is unknown"
+)
 """Ops of ours that FlyDSL has not: accesses and fences with qualifiers, and of buffers by instruction."""
 ARCHS = ("gfx942", "gfx1250")
 

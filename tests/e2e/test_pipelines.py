@@ -147,6 +147,19 @@ def test_other_pipelines(target: str, count: int, monkeypatch: pytest.MonkeyPatc
             raise
 
 
+@pytest.mark.parametrize("target", ["rocm:gfx942", "cuda:sm_90a", "cpu:native"])
+def test_lines_are_the_same_whoever_looks(target: str, monkeypatch: pytest.MonkeyPatch):
+    """What loops and branches hand on is put together where they are, not where the function ends."""
+    monkeypatch.setenv("FLYDSL_RUNTIME_ENABLE_CACHE", "0")
+    monkeypatch.setenv("FLYDSL_DEBUG_ENABLE_DEBUG_INFO", "1")
+    made: list[str] = []
+    for look in (nullcontext(), watching(lambda *_: None)):
+        flyc.invalidate_all()
+        with look:
+            made.append(flyc.compile(changed, np.zeros(64, np.float32), 5, target=target).artifact.llvm_ir)
+    assert made[0] == made[1] and "!DILocation" in made[0]
+
+
 @pytest.mark.parametrize(
     ("drop", "message"),
     [

@@ -156,7 +156,7 @@ class IRPrinter(Printer):
         else:
             self._print_custom(op, name)
         if self.print_debuginfo:
-            parts.append(f" {self._location(op.location)}")
+            parts.append(f" {self.location(op.location)}")
 
     def print_block_argument(self, arg: BlockArgument, print_type: bool = True) -> None:
         # Without its location, which nobody reads and MLIR wants behind attributes that are printed elsewhere.
@@ -165,7 +165,8 @@ class IRPrinter(Printer):
             self._parts.append(": ")
             self.print_attribute(arg.type)
 
-    def _location(self, location: Attribute) -> str:
+    def location(self, location: Attribute) -> str:
+        """How the location of an op is written behind it."""
         found = self._texts.get(id(location))
         if found is None:
             self.printing_location = True

@@ -475,9 +475,10 @@ def row_major_permutation(shape: list[int], order: list[int]) -> list[int]:
 
 
 def bitcast(b: FoldingBuilder, cls: type[Operation], x: SSAValue, type_: Attribute) -> SSAValue:
-    """A value seen as another type; twice is once, and back is nothing."""
-    if isinstance(x.owner, cls):
-        x = operands_of(x.owner)[0]
+    """A value seen as another type; twice is once, and back is nothing, whichever dialect's op led there."""
+    if isinstance(x.owner, (cls, llvm.BitcastOp)):
+        seen = operands_of(x.owner)[0]
+        x = seen if isinstance(x.owner, cls) or seen.type == type_ else x
     return x if x.type == type_ else b.share(cls, (x,), type_, {})
 
 

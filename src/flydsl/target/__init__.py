@@ -253,8 +253,8 @@ class GPUTarget:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", backend):
             raise TargetError(f"cannot read target {text!r}: expected backend:arch, gfx* or sm_*")
         if len(parts) < 2 or not parts[1].strip():
-            example = {"cpu": "cpu:native", "rocm": "rocm:gfx942", "cuda": "cuda:sm_90a"}.get(backend)
-            such = f", such as {example}" if example else ""
+            usual = {"cpu": CPU_NATIVE, **USUAL}.get(backend)
+            such = f", such as {backend}:{usual}" if usual else ""
             raise TargetError(f"target {text!r} names no architecture: expected {backend}:arch{such}")
         width: int | None = None
         features: list[str] = []

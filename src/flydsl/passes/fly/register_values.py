@@ -226,6 +226,7 @@ class RegisterValues:
     def _emitted(self, lanes: Lanes, anchor: Operation, numbered: dict[object, SSAValue]) -> SSAValue:
         """What a root holds as an IR value, in the block that knows its parts, in front of an op in there."""
         b = self._b
+        b.loc = anchor.location
         while anchor.parent is not lanes.home:
             around = anchor.parent_op()
             if around is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from xdsl.dialects.builtin import CallSiteLoc, FileLineColLoc, ModuleOp, UnknownLoc
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
 
 from flydsl.ir.locations import frames_of
@@ -13,7 +13,6 @@ from flydsl.llvm.text.source_lines import SourceLine
 
 Lines = list[tuple[str, SourceLine | None]]
 
-_LOCATIONS = (CallSiteLoc, FileLineColLoc, UnknownLoc)
 _MARK = re.compile(r" ?\x01(\d+)\x02")
 
 
@@ -24,15 +23,12 @@ class _MarkingPrinter(IRPrinter):
         super().__init__(debuginfo=True)
         self.found: dict[Attribute, int] = {}
 
-    def print_attribute(self, attribute: Attribute) -> None:
-        if isinstance(attribute, _LOCATIONS):
-            self.print_string(f"\x01{self.found.setdefault(attribute, len(self.found))}\x02")
-        else:
-            super().print_attribute(attribute)
+    def location(self, location: Attribute) -> str:
+        return f"\x01{self.found.setdefault(location, len(self.found))}\x02"
 
 
 def ir_lines(module: ModuleOp) -> Lines:
-    """A module as printed without locations; the last one on a line is that of its op."""
+    """A module as printed without locations; the mark on a line is that of its op."""
     printer = _MarkingPrinter()
     printer.print_op(module)
     places = [_line(location) for location in printer.found]
