@@ -149,6 +149,10 @@ class Lanes:
         """The vector as an IR value, in the block that knows its parts."""
         if self.home is b.block or not self.parts:
             return self._emit(b)
+        last = self.home.last_op
+        if last is not None and last.successors:
+            # A block that ends in a branch is done; it dominates this one, which knows the parts, too.
+            return self._emit(b)
         inner, b.block = b.block, self.home
         try:
             return self._emit(b)
