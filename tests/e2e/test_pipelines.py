@@ -147,6 +147,14 @@ def test_other_pipelines(target: str, count: int, monkeypatch: pytest.MonkeyPatc
             raise
 
 
+@pytest.mark.parametrize("target", ["rocm:gfx942", "cuda:sm_90a"])
+def test_canonicalize_of_a_graph_of_blocks(target: str, monkeypatch: pytest.MonkeyPatch):
+    """Vectors that are put together lazily stay in front of the branch at the end of their block."""
+    pipeline = Pipeline(target, monkeypatch)
+    at = pipeline.passes.index("gpu.module(convert-scf-to-cf)") + 1
+    assert not pipeline.check([*pipeline.passes[:at], "canonicalize", *pipeline.passes[at:]])
+
+
 @pytest.mark.parametrize("target", ["rocm:gfx942", "cuda:sm_90a", "cpu:native"])
 def test_lines_are_the_same_whoever_looks(target: str, monkeypatch: pytest.MonkeyPatch):
     """What loops and branches hand on is put together where they are, not where the function ends."""
