@@ -32,6 +32,10 @@ TILES = [
     Tile(128, 64, slices=3),
 ]
 
+FP8_SUMS = 2.0**-10
+"""What Hopper's sums of fp8 products lose: each of 33 terms is cut at 2**-13 of the largest, which is several times
+their mean; half a unit each, of either sign, can be more than 2**-12 of all of them."""
+
 
 def product(
     m: int,
@@ -193,7 +197,7 @@ def test_products_under_way_in_a_cluster_in_checked_mode(rng: np.random.Generato
     monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
     tile, form = Tile(64, 16, 1, splits=2), Form("k", "k", "pairs", promote=True)
     c, _, a, b = product(40, 16, 768, tile, form, torch.float8_e4m3fn, torch.float32, rng, "cpu")
-    bound(c, a, b, sums=2.0**-12)
+    bound(c, a, b, sums=FP8_SUMS)
 
 
 IN_PARTS = [
@@ -221,7 +225,7 @@ def test_sums_of_128_products_have_their_factors(tile: Tile, steps: int, rng: np
     c, whole, a, b = product(m, n, k, tile, form, torch.float8_e4m3fn, torch.float32, rng, device, scales=scales)
     left = a.double() * lines.double().repeat_interleave(128, 1)
     right = b.double() * squares.double().repeat_interleave(128, 1).repeat_interleave(128, 0)[:n].T
-    bound(c, left, right, sums=2.0**-12)
+    bound(c, left, right, sums=FP8_SUMS)
     assert torch.isnan(whole[..., n:]).all()
 
 
@@ -230,4 +234,4 @@ def test_fp8_in_f32(tile: Tile, k: int, rng: np.random.Generator, device: str):
     """With one set of sums, and with two."""
     form = Form("k", "k", "engine", promote=True)
     c, _, a, b = product(tile.m + 9, tile.n + 8, k, tile, form, torch.float8_e4m3fn, torch.bfloat16, rng, device)
-    bound(c, a, b, sums=2.0**-12)
+    bound(c, a, b, sums=FP8_SUMS)
