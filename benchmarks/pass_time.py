@@ -14,15 +14,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
+from flydsl.passes.order import FLY
+
 SIZES = (500, 2_000, 8_000)
-FLY = (
-    "fly-rewrite-func-signature",
-    "fly-canonicalize",
-    "fly-layout-lowering",
-    "fly-int-swizzle-simplify",
-    "canonicalize",
-    "fly-convert-atom-call-to-ssa-form",
-    "fly-promote-regmem-to-vectorssa",
+PASSES = (
+    *FLY,
     "convert-fly-to-rocdl",
     "canonicalize",
     "cse",
@@ -103,7 +99,7 @@ def measure(ops: int, best: dict[int, float]) -> tuple[int, dict[int, int]]:
     size, sizes = count(module), {}
     gc.collect()
     gc.disable()
-    for i, name in enumerate(FLY):
+    for i, name in enumerate(PASSES):
         (p,) = parse_pipeline(name)
         sizes[i] = count(module)
         start = time.process_time()
@@ -123,7 +119,7 @@ def table(repeat: int) -> str:
             found[size] = measure(size, best[size])
     head = " | ".join(f"{found[size][0]:,} ops" for size in SIZES)
     lines = [f"| µs per op | {head} | growth |", "|---|" + "---|" * (len(SIZES) + 1)]
-    for i, name in enumerate(FLY):
+    for i, name in enumerate(PASSES):
         growth = best[SIZES[-1]][i] / best[SIZES[0]][i]
         texts = " | ".join(f"{best[size][i]:.1f} ({found[size][1][i]:,} in)" for size in SIZES)
         lines.append(f"| `{name.split('{')[0]}` | {texts} | {growth:.2f} |")

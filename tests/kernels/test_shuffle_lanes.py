@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.unit.lowering.machine import pulled
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -17,22 +18,6 @@ import flydsl.expr as fx
 WARP = 32
 MODES = ("xor", "up", "down", "idx")
 SHFL = re.compile(r"shfl\.sync\.(\w+)\.b32\s+%r\d+(?:\|%p\d+)?, %r\d+, (%r\d+|-?\d+), (\d+), (-?\d+);")
-
-
-def played(word: str, lane: int, by: int, clamp: int) -> int:
-    """The lane that `shfl.sync` reads from; c has the clamp in its low five bits and a segment mask from bit 8 on."""
-    low, segment = clamp & 31, clamp >> 8 & 31
-    first, last = lane & segment, (lane & segment) | (low & ~segment)
-    match word:
-        case "up":
-            source, inside = lane - by, lane - by >= last
-        case "down":
-            source, inside = lane + by, lane + by <= last
-        case "bfly":
-            source, inside = lane ^ by, (lane ^ by) <= last
-        case _:
-            source, inside = first | (by & ~segment & 31), True
-    return source if inside else lane
 
 
 def meant(mode: str, lane: int, by: int) -> int:
@@ -70,7 +55,7 @@ def test_lanes_of_a_warp(mode: str, watched: bool, monkeypatch: pytest.MonkeyPat
         assert members == "-1" and (at == str(known) or known < 0)
         for by in range(WARP) if known < 0 else (known,):
             for lane in range(WARP):
-                assert played(word, lane, by, int(clamp)) == meant(mode, lane, by), (lane, by)
+                assert pulled(word, lane, by, int(clamp)) == meant(mode, lane, by), (lane, by)
     assert any(tmp_path.iterdir()) is watched
 
 

@@ -54,8 +54,7 @@ def on_amd(
     from ..combine import combine
 
     launch, gather = cast("Launch", amd_attention), cast("Launch", combine)
-    nobody = (0, 0, 1, 0, 0, 0, 0)
-    """Factors."""
+    no_factors = (0, 0, 1, 0, 0, 0, 0)
 
     def run(given: Given, keys: int, stream: object) -> None:
         more = () if stream is None else (stream,)
@@ -71,7 +70,7 @@ def on_amd(
         kv = in_line(given.kv)
         launch(
             in_line(given.q), kv, kv, result, lse, *[None] * 8, given.used_k, given.table, r.batches, rows, keys, 1, 1,
-            splits, r.page, table_row, 0, *nobody, *of_q, *of_k, *of_k, *steps_out, 0, 0, 0, 0, rows, rows, *apart,
+            splits, r.page, table_row, 0, *no_factors, *of_q, *of_k, *of_k, *steps_out, 0, 0, 0, 0, rows, rows, *apart,
             *paged, 0, 0, r.scale, 0.0, factor, 0, 0, 1.0, tile, machine, kind, *more,
         )  # fmt: skip
         if splits > 1:
