@@ -277,31 +277,38 @@ def descriptor(low: AtomLowering, at: Operand, major: str) -> SSAValue:
     lbo, sbo = descriptor_fields(layout, reg.bit_width(at.data.elem), width, major)
     constant = _CODES[width] << 62 | (sbo >> 4) << 32 | (lbo >> 4) << 16
     b = low.b
-    start, further = _start(low, reg.pointer_value(low, at, swizzled=False))
-    address = b.pure(llvm.PtrToIntOp, (start,), i32, {})
+    address, further = _start(low, reg.pointer_value(low, at, swizzled=False))
     field = b.int_binary("shrui", b.int_binary("andi", address, b.i32(0x3FFFF)), b.i32(4))
     word = b.int_binary("addi", b.int_binary("ori", field, b.i32(constant & 0xFFFFFFFF)), b.i32(further >> 4))
     return b.int_binary("ori", b.cast("extui", word, i64), b.const(constant >> 32 << 32, i64))
 
 
 def _start(low: AtomLowering, pointer: SSAValue) -> tuple[SSAValue, int]:
-    """An address as one that several operands share, and bytes from there: a descriptor counts in units of 16, so one
-    addition makes the descriptor of the next step of a sum."""
-    gep = pointer.owner
-    if type(gep) is not llvm.GEPOp:
-        return pointer, 0
-    size, odd = divmod(reg.bit_width(gep.elem_type), 8)
-    base, *dynamic = operands_of(gep)
-    index, *more = dense_ints(gep.rawConstantIndices)
-    if more or odd:
-        return pointer, 0
-    if not dynamic:
-        return (pointer, 0) if index * size % 16 else (base, index * size)
-    (place,) = dynamic
+    """An address of 32 bits that several operands share, and bytes from there: a descriptor counts in units of 16, so
+    one addition makes the descriptor of the next step of a sum."""
+    b, gep = low.b, pointer.owner
+    place, further = None, 0
+    if type(gep) is llvm.GEPOp:
+        size, odd = divmod(reg.bit_width(gep.elem_type), 8)
+        base, *dynamic = operands_of(gep)
+        index, *more = dense_ints(gep.rawConstantIndices)
+        if not more and not odd:
+            if not dynamic and index * size % 16 == 0:
+                pointer, further = base, index * size
+            elif dynamic and dynamic[0].type == i32:
+                pointer, (place, count) = base, _apart(low, dynamic[0], max(1, 16 // size))
+                place, further = b.int_binary("muli", place, b.i32(size)), count * size
+    address = b.pure(llvm.PtrToIntOp, (pointer,), i32, {})
+    return (address if place is None else b.int_binary("addi", address, place)), further
+
+
+def _apart(low: AtomLowering, place: SSAValue, unit: int) -> tuple[SSAValue, int]:
+    """A sum without the constants in it that are multiples of a unit, and these."""
     if type(place.owner) is not arith.AddiOp:
-        return pointer, 0
+        return place, 0
     left, right = operands_of(place.owner)
     by = low.b.const_of.get(right)
-    if by is None or int(by) * size % 16:
-        return pointer, 0
-    return low.b.pure(llvm.GEPOp, (base, left), pointer.type, gep.properties), int(by) * size
+    if by is not None:
+        return (place, 0) if int(by) % unit else (left, int(by))
+    (first, one), (second, other) = _apart(low, left, unit), _apart(low, right, unit)
+    return (low.b.int_binary("addi", first, second), one + other) if one or other else (place, 0)
