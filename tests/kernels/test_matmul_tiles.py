@@ -209,6 +209,8 @@ IN_PARTS = [
     (Tile(256, 128, cluster=2), 2),
     (Tile(64, 128, 1, cluster=2), 4),
     (Tile(64, 64, 1, splits=2), 3),
+    (Tile(64, 96, 1), 2),  # squares begin inside of a tile
+    (Tile(128, 160), 3),
 ]
 
 
@@ -216,6 +218,8 @@ IN_PARTS = [
 def test_sums_of_128_products_have_their_factors(tile: Tile, steps: int, rng: np.random.Generator, device: str):
     """An even and an odd number of them, in parts of K, with factors that differ from step to step."""
     m, n, k = (40, tile.m + 8, 128 * steps) if tile.swap else (tile.m + 9, tile.n + 8, 128 * steps)
+    if 128 % tile.n:
+        n += tile.n
     lines = torch.from_numpy(np.exp2(rng.integers(-3, 4, (m, steps)))).float().to(device)
     squares = torch.from_numpy(np.exp2(rng.integers(-3, 4, (-(-n // 128), steps)))).float().to(device)
     form = Form("k", "k", "elements", scale_x="line", scale_y="square", promote=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import gcd
 from typing import NamedTuple
 
 import flydsl.compiler as flyc
@@ -31,7 +32,8 @@ class Turns(NamedTuple):
 
 def scale_counts(tile: Tile, form: Form) -> tuple[int, int]:
     """Factors a thread has of 128 products of 64 rows: of its rows, and of its columns."""
-    return (2 if form.scale_x == "line" else 1), (tile.n // 4 if form.scale_y == "line" else 1)
+    squares = 1 if 128 % tile.n == 0 else 2
+    return (2 if form.scale_x == "line" else 1), (tile.n // 4 if form.scale_y == "line" else squares)
 
 
 def factors(tile: Tile, form: Form) -> fx.Tensor:
@@ -61,29 +63,53 @@ def fetch_scales(out: Out, held: fx.Tensor, row: fx.Int32, column: fx.Int32, ste
                 at = left + lane % 4 * 2 + 8 * (i // 2) + i % 2
                 held[first + i] = out.scale_y[fx.min(at, out.columns - 1), step]
         else:
-            held[first] = out.scale_y[fx.min(left, out.columns - 1) // 128, step]
+            for i in range(of_columns):
+                at = left if i == 0 else left + (tile.n - 1)
+                held[first + i] = out.scale_y[fx.min(at, out.columns - 1) // 128, step]
 
 
-def add_rows(tile: Tile, form: Form, grand: fx.Tensor, acc: fx.Tensor, held: fx.Tensor, r: int) -> None:
+def factors_of_columns(out: Out, held: fx.Tensor, first: int, column: fx.Int32) -> list[fx.Float32]:
+    """A factor for each two of a thread's columns that are beside each other, or one for each of them."""
+    tile, form = out.tile, out.form
+    _, count = scale_counts(tile, form)
+    values = [held[first + i] for i in range(count)]
+    if form.scale_y == "line":
+        return values
+    # Squares begin anywhere in a tile whose width does not divide them, but for multiples of what divides both.
+    inside = column * tile.n % 128
+    unit = gcd(tile.n, 128)
+    found: list[fx.Float32] = []
+    for start in range(0, tile.n, unit):
+        value = values[0] if start == 0 or count == 1 else values[1]
+        if count == 2 and 0 < start < 128:
+            value = (inside + start < 128).select(values[0], values[1])
+        found += [value] * (unit // 4)
+    return found
+
+
+def add_rows(out: Out, grand: fx.Tensor, acc: fx.Tensor, held: fx.Tensor, column: fx.Int32, r: int) -> None:
     """The sums of some products of 64 rows, with their factors, to those of all."""
-    values = tile.n // 2
-    of_rows, of_columns = scale_counts(tile, form)
+    values = out.tile.n // 2
+    if not out.form.blocked:
+        for i in range(values):
+            grand[r * values + i] = grand[r * values + i] + acc[i]
+        return
+    of_rows, of_columns = scale_counts(out.tile, out.form)
     first = r * (of_rows + of_columns)
+    of_column = factors_of_columns(out, held, first + of_rows, column)
     for i in range(values):
         at = r * values + i
-        if form.blocked:
-            j, v, e = i // 4, i // 2 % 2, i % 2
-            factor = held[first + min(v, of_rows - 1)] * held[first + of_rows + min(2 * j + e, of_columns - 1)]
-            grand[at] = fx.fma(acc[i], factor, grand[at])
-        else:
-            grand[at] = grand[at] + acc[i]
+        j, v, e = i // 4, i // 2 % 2, i % 2
+        factor = held[first + min(v, of_rows - 1)] * of_column[2 * j + e]
+        grand[at] = fx.fma(acc[i], factor, grand[at])
 
 
-def add_step(tile: Tile, form: Form, grand: fx.Tensor, acc: fx.Tensor, held: fx.Tensor) -> None:
+def add_step(out: Out, grand: fx.Tensor, acc: fx.Tensor, held: fx.Tensor, column: fx.Int32) -> None:
     """The same for all rows."""
-    values = tile.n // 2
-    for r in range(tile.rows // 64):
-        add_rows(tile, form, grand, fx.make_view(fx.get_iter(acc) + r * values, fx.make_layout(values, 1)), held, r)
+    values = out.tile.n // 2
+    for r in range(out.tile.rows // 64):
+        mine = fx.make_view(fx.get_iter(acc) + r * values, fx.make_layout(values, 1))
+        add_rows(out, grand, mine, held, column, r)
 
 
 def multiply(mma: fx.TiledMma, acc: fx.Tensor, parts_x: fx.Tensor, parts_y: fx.Tensor, stage: fx.Int32) -> None:
@@ -167,7 +193,7 @@ def sum_twice(
                 multiply(mma, filled, parts_x, parts_y, stage)
                 nv.wgmma_wait(1, ready)
                 release(ring.empty[before], out.member, tile.cluster, ring.part)
-                add_step(tile, form, grand, ready, held)
+                add_step(out, grand, ready, held, column)
                 before = stage
                 stage, phase = advance(stage, phase, ring.stages)
         if steps % 2 == 0:
@@ -176,14 +202,14 @@ def sum_twice(
             multiply(mma, other, parts_x, parts_y, stage)
             nv.wgmma_wait(1, acc)
             release(ring.empty[before], out.member, tile.cluster, ring.part)
-            add_step(tile, form, grand, acc, scales)
+            add_step(out, grand, acc, scales, column)
             nv.wgmma_wait(0, other)
             release(ring.empty[stage], out.member, tile.cluster, ring.part)
-            add_step(tile, form, grand, other, coming)
+            add_step(out, grand, other, coming, column)
         else:
             nv.wgmma_wait(0, acc)
             release(ring.empty[before], out.member, tile.cluster, ring.part)
-            add_step(tile, form, grand, acc, scales)
+            add_step(out, grand, acc, scales, column)
 
 
 def rows_at(ring: Ring, tile: Tile, dtype: type[fx.Numeric], r: int) -> fx.Tensor:
@@ -240,7 +266,7 @@ def sum_once(
                         nv.wgmma_wait(0, acc)
                         if fx.const_expr(r == repeats - 1):
                             release(ring.empty[stage], out.member, tile.cluster, ring.part)
-                        add_rows(tile, form, grand, acc, scales[second], r)
+                        add_rows(out, grand, acc, scales[second], column, r)
                     stage, phase = advance(stage, phase, ring.stages)
 
 

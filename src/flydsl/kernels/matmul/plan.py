@@ -185,7 +185,7 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
         return None
     if given.promote and not tile.promotes:
         return None
-    if given.blocked and (tile.n > 64 if tile.swap else 128 % tile.n):
+    if given.blocked and tile.swap and tile.n > 64:
         return None
     waves = ceildiv(once if tile.tail else clusters, room)
     mine = ceildiv(steps, parts)
