@@ -88,7 +88,7 @@ def packer(form: Operand, array: Array) -> Callable[[HostArray, str, object], Ho
 
 def decide(request: Request, out: Array, where: Target) -> Run:
     """The fastest kernel that can do it."""
-    for choose in (few_rows, on_hopper, on_ampere, on_amd):
+    for choose in (few_rows, few_bytes, on_hopper, on_ampere, on_amd):
         found = choose(request, out, where)
         if found is not None:
             return arranged(request, out, found)
@@ -257,13 +257,45 @@ def few_rows(request: Request, out: Array, where: Target) -> Run | None:
     return run
 
 
-def run_thin(numbers: tuple[int, int, int, int, int, int, thin.Thin, str, bool]) -> Run:
+def few_bytes(request: Request, out: Array, where: Target) -> Run | None:
+    """`thin_kernel`, for few rows of 8-bit types, where it is faster than `hopper`."""
+    a, b, m, n, k = request.a, request.b, request.m, request.n, request.k
+    kinds = (*FP8, "int8")
+    if not where.hopper or not 0 < m <= thin.MOST or not k or a.dtype not in kinds or b.dtype not in kinds:
+        return None
+    if request.batched or request.invariant or request.blocked or request.scale_out is not None:
+        return None
+    form_a, form_b = (engine_form(x, k, 1, array) for x, array in ((left(request), a), (right(request), b)))
+    if form_a is None or form_b is None or (n > 1 and out.strides[1] != 1):
+        return None
+    step_c = out.strides[0] if m > 1 else -(-n // 8) * 8
+    promote = a.dtype in FP8 and request.accumulate == "f32"
+    given = Problem(m, n, k, 1, 8, out.itemsize, "k", "k", out.itemsize != 2, where.processors, promote)
+    tiled = best(given).clocks / rates_of(8).clock * 1e6
+    if step_c <= 0 or thin.microseconds(m, n, k, 8) > tiled:
+        return None
+    quads = n % 4 == 0 and step_c % 4 == 0 and out.address % (4 * out.itemsize) == 0
+    form = thin.choose(m, n, k, where.processors, 8)
+    scales = thin.Scales(scale_form(request.scale_a), scale_form(request.scale_b))
+    return run_thin((m, n, k, form_a[1], form_b[1], step_c, form, request.activation, quads), scales)
+
+
+def run_thin(
+    numbers: tuple[int, int, int, int, int, int, thin.Thin, str, bool], scales: thin.Scales = thin.UNSCALED
+) -> Run:
     """`thin_kernel` with these extents, steps and its form."""
     from .few.thin_kernel import thin_matmul
 
     def run(call: Call) -> None:
-        more = () if call.stream is None else (call.stream,)
-        thin_matmul(call.a, call.b, call.out, call.bias, *numbers, *more)
+        factors = call.scale_a, call.scale_b
+        if call.stream is not None:
+            thin_matmul(call.a, call.b, call.out, call.bias, *numbers, call.stream, *factors, scales)
+        elif scales == thin.UNSCALED:
+            thin_matmul(call.a, call.b, call.out, call.bias, *numbers)
+        else:
+            thin_matmul(
+                call.a, call.b, call.out, call.bias, *numbers, scale_a=factors[0], scale_b=factors[1], scales=scales
+            )
 
     return run
 

@@ -9,10 +9,20 @@ HIGH = 16
 """Columns of W in a matrix instruction."""
 PAD = 4
 """Elements between lines of sums in shared memory: a quad's tokens are in different banks."""
-DEEP = 32
-"""Elements along K of two matrix instructions: a unit of 16 bytes for each of four lanes."""
+DEEP = 64
+"""Bytes along K of two matrix instructions: a unit of 16 for each of four lanes."""
 MOST = 16
 """Rows of A."""
+
+
+class Scales(NamedTuple):
+    """What factors are for: nothing, "one" and all, or each of the "rows" of A, and of the columns of W."""
+
+    a: str = ""
+    b: str = ""
+
+
+UNSCALED = Scales()
 
 
 class Thin(NamedTuple):
@@ -38,19 +48,24 @@ class Thin(NamedTuple):
         return 4 * self.warps * self.tokens * (self.rows + PAD)
 
 
+def depth_of(width: int) -> int:
+    """Elements of so many bits along K that a warp multiplies with a unit of every lane."""
+    return DEEP * 8 // width
+
+
 def ceildiv(a: int, b: int) -> int:
     return -(-a // b)
 
 
 @lru_cache(4096)
-def choose(m: int, n: int, k: int, processors: int) -> Thin:
+def choose(m: int, n: int, k: int, processors: int, width: int = 16) -> Thin:
     """A step deep enough to keep memory busy, but no deeper than K is long; clusters where there are few columns."""
     blocks = ceildiv(n, HIGH)
     warps = 8 if m <= 8 or blocks <= 2 * processors else 4
     units = 4
-    if k < 2048:
+    if k * width < 16 * 2048:
         warps, units = 4, 2
-    steps = k // (DEEP * units)
+    steps = k // (depth_of(width) * units)
     slices = 1 if 2 * blocks > processors else 2 if 3 * blocks > processors else 4
     while slices > 1 and steps < 2 * warps * slices:
         slices //= 2
@@ -63,9 +78,9 @@ BYTES = {8: 4.12e6, 16: 3.75e6}
 """Of weights that come in a microsecond, by tokens."""
 
 
-def microseconds(m: int, n: int, k: int) -> float:
+def microseconds(m: int, n: int, k: int, width: int = 16) -> float:
     """What it takes, whatever the form: fitted to 31 shapes on an H200."""
-    return START + 2 * n * k / BYTES[8 if m <= 8 else 16]
+    return START + n * k * width / 8 / BYTES[8 if m <= 8 else 16]
 
 
-__all__ = ["DEEP", "HIGH", "MOST", "PAD", "Thin", "choose", "microseconds"]
+__all__ = ["DEEP", "HIGH", "MOST", "PAD", "UNSCALED", "Scales", "Thin", "choose", "depth_of", "microseconds"]

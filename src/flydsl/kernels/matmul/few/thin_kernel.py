@@ -1,10 +1,12 @@
-"""C = f(A W + bias) for at most 16 rows of A: weights of 16 bits go from memory to registers, and nowhere else.
+"""C = f(A W + bias) for at most 16 rows of A: weights of 8 and 16 bits go from memory to registers, and nowhere else.
 
 As in `slim_kernel.py` the weights' columns are rows of the matrix instruction and the rows of A, its tokens, are
 columns. A lane reads 16 bytes of a column of W and 16 bytes of a token at the same place along K: the instruction sums
 over K in any order, as long as both operands have the same, so four words of either are fragments of two instructions
 as they come. No stage lies between, and nobody waits for another: lanes have `units` reads of each column under way,
 and those of the next step are asked for before this one is multiplied.
+
+The assembler makes f16 of fp8 there, and adds products up as it does those of f16: sums keep f32.
 
 Warps of a block divide K, and so do the blocks of a cluster (`slices`). Sums are added in a fixed order: the same bits
 in every run.
@@ -19,10 +21,9 @@ import flydsl.expr as fx
 
 from ...activations import activated
 from ...epilogue import narrowed
-from .thin import DEEP, HIGH, PAD, Thin
+from ..hopper_promote import sum_class
+from .thin import HIGH, PAD, UNSCALED, Scales, Thin, depth_of
 
-UNIT = 8
-"""Elements of 16 bytes."""
 WORDS = 4
 """Of 16 bytes: they stay words until they are multiplied, or each half would be a register between two steps."""
 QUAD = 4
@@ -40,25 +41,40 @@ class Given(NamedTuple):
     step_c: fx.Int64
 
 
+class Result(NamedTuple):
+    """Where results go, and what is done to them on the way."""
+
+    c: fx.Pointer
+    bias: fx.Tensor | None
+    scale_a: fx.Tensor | None
+    scale_b: fx.Tensor | None
+    scales: Scales
+    activation: str
+    quads: bool
+
+
 @flyc.kernel
 def thin_kernel(
     a: fx.Pointer,
     w: fx.Pointer,
     c: fx.Pointer,
     bias: fx.Tensor | None,
+    scale_a: fx.Tensor | None,
+    scale_b: fx.Tensor | None,
     thin: fx.Constexpr[Thin],
+    scales: fx.Constexpr[Scales],
     activation: fx.Constexpr[str],
     quads: fx.Constexpr[bool],
     given: Given,
 ):
     nv = fx.nvgpu
-    dtype = a.dtype
+    total, deep = sum_class(a.dtype), depth_of(a.dtype.width)
     tid = fx.thread_idx.x
     warp, lane = nv.uniform(tid // 32), tid % 32
     rank = fx.block_idx.x % thin.slices
     first = fx.block_idx.x // thin.slices * thin.rows
     # Columns and rows that are not there are read where the last ones are; their sums go nowhere.
-    along = lane % 4 * UNIT
+    along = lane % 4 * (deep // 4)
     columns = [
         w + (fx.Int64(fx.min(first + (t * HIGH + h * 8) + lane // 4, given.n - 1)) * given.step_w + along)
         for t in range(thin.tiles)
@@ -67,12 +83,12 @@ def thin_kernel(
     tokens = [
         a + (fx.Int64(fx.min(lane // 4 + j * 8, given.m - 1)) * given.step_a + along) for j in range(thin.tokens // 8)
     ]
-    sums = fx.make_rmem_tensor(fx.make_layout(4 * thin.tiles * (thin.tokens // 8), 1), fx.Float32)
-    sums.fill(0.0)
+    sums = fx.make_rmem_tensor(fx.make_layout(4 * thin.tiles * (thin.tokens // 8), 1), total)
+    sums.fill(0)
     nv.griddepcontrol_wait()
     nv.griddepcontrol_launch()
 
-    depth = DEEP * thin.units
+    depth = deep * thin.units
     whole = given.k // depth
     stride = thin.warps * thin.slices
     start = rank * thin.warps + warp
@@ -81,24 +97,24 @@ def thin_kernel(
     layout = fx.make_layout((WORDS, reads, thin.units), (1, WORDS, WORDS * reads))
     held, coming = fx.make_rmem_tensor(layout, fx.Int32), fx.make_rmem_tensor(layout, fx.Int32)
     if count > 0:
-        fetch(held, columns, tokens, start * depth, thin)
+        fetch(held, columns, tokens, start * depth, thin, deep)
     for i in range(count):
         if i + 1 < count:
-            fetch(coming, columns, tokens, (start + (i + 1) * stride) * depth, thin)
-        multiply(sums, held, thin, dtype)
+            fetch(coming, columns, tokens, (start + (i + 1) * stride) * depth, thin, deep)
+        multiply(sums, held, thin, w.dtype, a.dtype)
         held.store(coming.load())
     # What is left is less than a step: one warp's. Beyond the end of K there are zeros.
     if (given.k > whole * depth) & (start == whole % stride):
         for u in fx.range_constexpr(thin.units):
-            at = whole * depth + u * DEEP
+            at = whole * depth + u * deep
             inside = at + along < given.k
             near = inside.select(at, fx.Int32(0))
             for i, place in enumerate([*columns, *tokens]):
                 zero = fx.Vector.filled(WORDS, 0, fx.Int32)
                 held[None, i, u].store(cast("fx.Vector", inside.select(words_at(place + near), zero)))
-        multiply(sums, held, thin, dtype)
+        multiply(sums, held, thin, w.dtype, a.dtype)
 
-    parts = fx.get_dyn_shared(fx.Float32)
+    parts = fx.get_dyn_shared(total)
     put_sums(parts + warp * (thin.tokens * (thin.rows + PAD)), sums, thin, lane)
     if fx.const_expr(thin.slices > 1):
         nv.cluster.sync()
@@ -106,20 +122,23 @@ def thin_kernel(
         fx.barrier()
     # Each block of a cluster adds up its share of the results.
     results = thin.tokens * thin.rows // QUAD
+    out = Result(c, bias, scale_a, scale_b, scales, activation, quads)
     for at in range(rank * (32 * thin.warps) + tid, results, 32 * thin.warps * thin.slices):
-        store(add_sums(parts, at, thin), c, bias, activation, quads, given, first, at, thin)
+        store(add_sums(parts, at, thin), out, given, first, at, thin)
     if fx.const_expr(thin.slices > 1):
         # Nobody leaves while another block reads its sums.
         nv.cluster.sync()
 
 
-def fetch(held: fx.Tensor, columns: list[fx.Pointer], tokens: list[fx.Pointer], at: fx.Int32, thin: Thin) -> None:
+def fetch(
+    held: fx.Tensor, columns: list[fx.Pointer], tokens: list[fx.Pointer], at: fx.Int32, thin: Thin, deep: int
+) -> None:
     """A step's weights and tokens; weights are read once and leave the cache to the tokens."""
     for u in range(thin.units):
         for i, place in enumerate(columns):
-            held[None, i, u].store(words_at(place + (at + u * DEEP), once=True))
+            held[None, i, u].store(words_at(place + (at + u * deep), once=True))
         for j, place in enumerate(tokens):
-            held[None, len(columns) + j, u].store(words_at(place + (at + u * DEEP)))
+            held[None, len(columns) + j, u].store(words_at(place + (at + u * deep)))
 
 
 def words_at(place: fx.Pointer, *, once: bool = False) -> fx.Vector:
@@ -130,20 +149,20 @@ def words_at(place: fx.Pointer, *, once: bool = False) -> fx.Vector:
     return cast("fx.Vector", fx.nvgpu.load_global(words, WORDS, read_only=True))
 
 
-def multiply(sums: fx.Tensor, held: fx.Tensor, thin: Thin, dtype: type[fx.Numeric]) -> None:
+def multiply(sums: fx.Tensor, held: fx.Tensor, thin: Thin, dtype: type[fx.Numeric], dtype_a: type[fx.Numeric]) -> None:
     """Words of a lane's units are fragments: its column's and the one eight further, and its token's."""
-    mma = fx.make_mma_atom(fx.nvgpu.MMA(16, 8, 16, dtype))
-    left, right = (fx.make_rmem_tensor(fx.make_layout(x, 1), dtype) for x in (8, 4))
+    mma = fx.make_mma_atom(fx.nvgpu.MMA(16, 8, 256 // dtype.width, dtype, b=dtype_a))
+    each = 32 // dtype.width
+    left, right = (fx.make_rmem_tensor(fx.make_layout(x * each, 1), t) for x, t in ((4, dtype), (2, dtype_a)))
     many = thin.tokens // 8
     for u in range(thin.units):
-        tokens = [held[None, 2 * thin.tiles + j, u].load().bitcast(dtype) for j in range(many)]
+        tokens = [held[None, 2 * thin.tiles + j, u].load() for j in range(many)]
         for t in range(thin.tiles):
-            near, far = (held[None, 2 * t + h, u].load().bitcast(dtype) for h in range(2))
+            near, far = (held[None, 2 * t + h, u].load() for h in range(2))
             for s in range(2):
-                words = [4 * s, 4 * s + 1, 8 + 4 * s, 9 + 4 * s, 4 * s + 2, 4 * s + 3, 10 + 4 * s, 11 + 4 * s]
-                left.store(near.shuffle(far, words))
+                left.store(near.shuffle(far, [2 * s, 4 + 2 * s, 2 * s + 1, 5 + 2 * s]).bitcast(dtype))
                 for j in range(many):
-                    right.store(tokens[j].shuffle(tokens[j], [4 * s + e for e in range(4)]))
+                    right.store(tokens[j].shuffle(tokens[j], [2 * s, 2 * s + 1]).bitcast(dtype_a))
                     acc = fx.make_view(fx.get_iter(sums) + 4 * (t * many + j), fx.make_layout(4, 1))
                     fx.mma_atom_call(mma, acc, left, right, acc)
 
@@ -162,12 +181,12 @@ def add_sums(parts: fx.Pointer, at: fx.Int32, thin: Thin) -> fx.Vector:
     """Four columns' sums of a token, of all warps of all blocks."""
     per, pitch = thin.rows // QUAD, thin.rows + PAD
     layout = fx.make_layout(QUAD, 1)
-    unit = fx.make_copy_atom(fx.UniversalCopy128b(), fx.Float32)
+    unit = fx.make_copy_atom(fx.UniversalCopy128b(), parts.dtype)
     total = None
     for s in range(thin.slices):
         there = fx.nvgpu.cluster.peer(parts, s) if thin.slices > 1 else parts
         for p in range(thin.warps):
-            held = fx.make_rmem_tensor(layout, fx.Float32)
+            held = fx.make_rmem_tensor(layout, parts.dtype)
             place = there + (p * (thin.tokens * pitch) + at // per * pitch + at % per * QUAD)
             fx.copy_atom_call(unit, fx.make_view(place, layout), held)
             total = held.load() if total is None else total + held.load()
@@ -175,35 +194,39 @@ def add_sums(parts: fx.Pointer, at: fx.Int32, thin: Thin) -> fx.Vector:
 
 
 @flyc.jit
-def store(
-    values: fx.Vector,
-    c: fx.Pointer,
-    bias: fx.Tensor | None,
-    activation: str,
-    quads: bool,
-    given: Given,
-    first: fx.Int32,
-    at: fx.Int32,
-    thin: Thin,
-):
+def store(values: fx.Vector, out: Result, given: Given, first: fx.Int32, at: fx.Int32, thin: Thin):
     """Four results of a token, as far as C goes."""
     per = thin.rows // QUAD
     row, column = at // per, first + at % per * QUAD
-    place = c + (fx.Int64(row) * given.step_c + column)
+    place = out.c + (fx.Int64(row) * given.step_c + column)
     if row < given.m:
-        if fx.const_expr(quads):
+        if fx.const_expr(out.quads):
             if column < given.n:
-                if fx.const_expr(bias is not None):
-                    added = [fx.Float32(cast("fx.Tensor", bias)[column + i]) for i in range(QUAD)]
-                    values = values + fx.Vector.from_elements(added, fx.Float32)
-                fx.nvgpu.store_global(place, narrowed(activated(activation, values), c.dtype))
+                fx.nvgpu.store_global(place, finished(values, out, row, column, QUAD))
         else:
             for i in fx.range_constexpr(QUAD):
                 if column + i < given.n:
-                    value = values[i]
-                    if fx.const_expr(bias is not None):
-                        value = value + fx.Float32(cast("fx.Tensor", bias)[column + i])
-                    place[i] = narrowed(activated(activation, value), c.dtype)
+                    place[i] = finished(values.shuffle(values, [i]), out, row, column + i, 1)[0]
+
+
+def finished(values: fx.Vector, out: Result, row: fx.Int32, column: fx.Int32, count: int) -> fx.Vector:
+    """Sums of so many columns of a row with scales, bias and activation, as C has them."""
+    if out.c.dtype is fx.Int32:
+        return values
+    values = values.to(fx.Float32)
+    for scale, how, at in ((out.scale_a, out.scales.a, None), (out.scale_b, out.scales.b, column)):
+        if how == "one" or (how and at is None):
+            values = values * fx.Float32(cast("fx.Tensor", scale)[0 if how == "one" else row])
+        elif how:
+            values = values * elements(scale, column, count)
+    if out.bias is not None:
+        values = values + elements(out.bias, column, count)
+    return narrowed(activated(out.activation, values), out.c.dtype)
+
+
+def elements(vector: fx.Tensor | None, first: fx.Int32, count: int) -> fx.Vector:
+    found = [fx.Float32(cast("fx.Tensor", vector)[first + i]) for i in range(count)]
+    return fx.Vector.from_elements(found, fx.Float32)
 
 
 @flyc.jit
@@ -222,15 +245,20 @@ def thin_matmul(
     activation: fx.Constexpr[str] = "none",
     quads: fx.Constexpr[bool] = False,
     stream: fx.Stream = fx.Stream(None),
+    scale_a: fx.Tensor | None = None,
+    scale_b: fx.Tensor | None = None,
+    scales: fx.Constexpr[Scales] = UNSCALED,
 ):
     """C (m, n) = f(A (m, k) W + bias), m up to `thin.tokens`, with rows of A and C in one piece; strides in elements.
 
     `step_w` leads from one column of W to the next, K in one piece; rows of A and columns of W are units of 16 bytes.
-    `quads`: C takes four elements at a time.
+    `quads`: C takes four elements at a time. `scales` says what `scale_a` and `scale_b` are for.
     """
     blocks = fx.ceildiv(n, thin.rows) * thin.slices
     given = Given(m, n, k, step_a, step_w, step_c)
-    thin_kernel(fx.get_iter(a), fx.get_iter(w), fx.get_iter(c), bias, thin, activation, quads, given).launch(
+    thin_kernel(
+        fx.get_iter(a), fx.get_iter(w), fx.get_iter(c), bias, scale_a, scale_b, thin, scales, activation, quads, given
+    ).launch(
         grid=blocks, block=32 * thin.warps, stream=stream, pdl=True, smem=thin.shared_bytes,
         cluster=thin.slices if thin.slices > 1 else None,
     )  # fmt: skip
