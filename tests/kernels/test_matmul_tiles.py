@@ -32,6 +32,7 @@ TILES = [
     Tile(128, 64, slices=3),
 ]
 
+E4 = torch.float8_e4m3fn
 FP8_SUMS = 2.0**-10
 """What Hopper's sums of fp8 products lose: each of 33 terms is cut at 2**-13 of the largest, which is several times
 their mean; half a unit each, of either sign, can be more than 2**-12 of all of them."""
@@ -184,11 +185,23 @@ def test_fp8_scales_of_blocks_in_checked_mode(rng: np.random.Generator, emulate,
 
     emulate("sm_90a")
     monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
-    a, b = (torch.from_numpy(rng.standard_normal((x, 640))).to(torch.float8_e4m3fn) for x in (70, 136))
+    a, b = (torch.from_numpy(rng.standard_normal((x, 640))).to(E4) for x in (70, 136))
     scale_a, scale_b = (torch.from_numpy(rng.random(s) + 0.5).float() for s in ((70, 5), (5, 2)))
     left = a.double() * scale_a.double().repeat_interleave(128, 1)
     right = b.double().T * scale_b.double().repeat_interleave(128, 0).repeat_interleave(128, 1)[:, :136]
     bound(matmul(a, b.T, scale_a=scale_a, scale_b=scale_b, out_dtype="float32"), left, right)
+
+
+@pytest.mark.parametrize("steps", [14, 15])
+def test_stages_of_two_sets_of_sums_are_filled_again_in_checked_mode(steps: int, rng, emulate, monkeypatch):
+    """Products in front of a loop are a group of their own: what waits for them in the loop counts groups."""
+    emulate("sm_90a")
+    monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
+    tile, form = Tile(64, 64, 1), Form("k", "k", "elements", scale_x="line", scale_y="square", promote=True)
+    lines, squares = (torch.from_numpy(rng.random((x, steps)) + 0.5).float() for x in (70, 1))
+    c, _, a, b = product(70, 72, 128 * steps, tile, form, E4, torch.float32, rng, "cpu", scales=(lines, squares))
+    left = a.double() * lines.double().repeat_interleave(128, 1)
+    bound(c, left, b.double() * squares.double().repeat_interleave(128, 1).T, sums=FP8_SUMS)
 
 
 def test_products_under_way_in_a_cluster_in_checked_mode(rng: np.random.Generator, emulate, monkeypatch):
@@ -196,7 +209,7 @@ def test_products_under_way_in_a_cluster_in_checked_mode(rng: np.random.Generato
     emulate("sm_90a")
     monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
     tile, form = Tile(64, 16, 1, splits=2), Form("k", "k", "pairs", promote=True)
-    c, _, a, b = product(40, 16, 768, tile, form, torch.float8_e4m3fn, torch.float32, rng, "cpu")
+    c, _, a, b = product(40, 16, 768, tile, form, E4, torch.float32, rng, "cpu")
     bound(c, a, b, sums=FP8_SUMS)
 
 
@@ -226,7 +239,7 @@ def test_sums_of_128_products_have_their_factors(tile: Tile, steps: int, rng: np
     if tile.swap:
         form = form._replace(scale_x="square", scale_y="line")
     scales = (squares, lines) if tile.swap else (lines, squares)
-    c, whole, a, b = product(m, n, k, tile, form, torch.float8_e4m3fn, torch.float32, rng, device, scales=scales)
+    c, whole, a, b = product(m, n, k, tile, form, E4, torch.float32, rng, device, scales=scales)
     left = a.double() * lines.double().repeat_interleave(128, 1)
     right = b.double() * squares.double().repeat_interleave(128, 1).repeat_interleave(128, 0)[:n].T
     bound(c, left, right, sums=FP8_SUMS)
@@ -237,5 +250,5 @@ def test_sums_of_128_products_have_their_factors(tile: Tile, steps: int, rng: np
 def test_fp8_in_f32(tile: Tile, k: int, rng: np.random.Generator, device: str):
     """With one set of sums, and with two."""
     form = Form("k", "k", "engine", promote=True)
-    c, _, a, b = product(tile.m + 9, tile.n + 8, k, tile, form, torch.float8_e4m3fn, torch.bfloat16, rng, device)
+    c, _, a, b = product(tile.m + 9, tile.n + 8, k, tile, form, E4, torch.bfloat16, rng, device)
     bound(c, a, b, sums=FP8_SUMS)

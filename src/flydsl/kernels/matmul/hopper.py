@@ -26,10 +26,23 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from .groups import Group, count_tiles, first_group, group_at
+from .hopper_factors import SENDERS, Ring, Sources, send_factors
 from .hopper_out import Out, store_by_engine, store_by_threads, store_pieces, swizzle
-from .hopper_promote import Ring, Turns, release, sum_class, sum_once, sum_twice
+from .hopper_promote import Turns, release, sum_class, sum_once, sum_twice
 from .hopper_sums import add_sums, collect_sums, leave_sums, put_sums, share_out, wait_for_slices
-from .tile import BARRIER_BYTES, LINE, Form, Tile, fixed_bytes, registers, span, stage_bytes, stages, staging
+from .tile import (
+    BARRIER_BYTES,
+    LINE,
+    Form,
+    Tile,
+    fixed_bytes,
+    registers,
+    shared_bytes,
+    span,
+    stage_bytes,
+    stages,
+    staging,
+)
 
 
 @flyc.kernel
@@ -72,7 +85,7 @@ def hopper_kernel(
     if tid == 0:
         prefetch(load_x, load_y, store_c)
         for s in fx.range_constexpr(count):
-            full[s].init(1)
+            full[s].init(1 + SENDERS if tile.factors else 1)
             empty[s].init(teams * tile.cluster)
         nv.fence_mbarrier_init()
     rank = fx.Int32(0)
@@ -108,6 +121,7 @@ def hopper_kernel(
         begin = per * part
         steps = fx.max(fx.min(steps - begin, per), 0)
     few, many = registers(tile)
+    ring = Ring(full, empty, count, base, part, fx.recast_iter(fx.Float32, after + fixed_bytes(tile)))
     if role == 0:
         if fx.const_expr(tile.consumers > 1):
             nv.setmaxnreg(few, increase=False)
@@ -142,6 +156,26 @@ def hopper_kernel(
                     if stage == count:
                         stage = fx.Int32(0)
                         phase = phase ^ 1
+        if fx.const_expr(tile.factors):
+            if tid >= 128 - SENDERS:
+                sources = Sources(cast("fx.Tensor", scale_x), cast("fx.Tensor", scale_y), rows, columns)
+                stage, phase = fx.Int32(0), fx.Int32(1)
+                for at in range(first, tiles, stride):
+                    row, column, _ = tile_position(tile_of(at, dealt, tile), grid, place)
+                    origin, count_k = slice_of(at, dealt, steps, tile)
+                    stage, phase = send_factors(
+                        ring,
+                        sources,
+                        tile,
+                        form,
+                        tid - (128 - SENDERS),
+                        row,
+                        column,
+                        begin + origin,
+                        count_k,
+                        stage,
+                        phase,
+                    )
         if fx.const_expr(tile.splits > 1):
             nv.cluster.sync()
     else:
@@ -188,17 +222,13 @@ def hopper_kernel(
                 mine_next.sync()
             if fx.const_expr(form.promote):
                 grand.fill(0)
-                ring = Ring(full, empty, count, base, part)
                 if fx.const_expr(tile.two_sets):
-                    sum_twice(
-                        grand, out, ring, mma, parts_x, parts_y, row, column, begin + origin, count_k, stage, phase
-                    )
+                    sum_twice(grand, out, ring, mma, parts_x, parts_y, row, column, count_k, stage, phase)
                 else:
                     turns = Turns(mine_next, other_next, consumer == 0)
                     me = (consumer if teams > 1 else fx.Int32(0)) * 128
                     sum_once(
-                        grand, out, ring, turns, mma, dtype, me, parts_y, row, column, begin + origin, count_k,
-                        stage, phase,
+                        grand, out, ring, turns, mma, dtype, me, parts_y, row, column, count_k, stage, phase
                     )  # fmt: skip
             else:
                 acc.fill(0)
@@ -445,6 +475,7 @@ def hopper(
     With slices there is a block for each. In groups X and C have no batch, and Y has a matrix for each of `batches`.
     """
     nv, dtype = fx.nvgpu, x.dtype
+    tile = tile._replace(factors=form.blocked)
     bk = depth_of(dtype)
     high = tile.cluster if tile.shares == "y" else 1
     extents = k, batches
@@ -469,7 +500,7 @@ def hopper(
         value_attrs={"nvvm.minctasm": 1},
     ).launch(
         grid=blocks, block=tile.threads, cluster=tile.blocks, stream=stream, pdl=form.overlap,
-        smem=stages(tile) * stage_bytes(tile) + fixed_bytes(tile),
+        smem=shared_bytes(tile),
     )  # fmt: skip
 
 

@@ -168,6 +168,7 @@ def operands(given: Problem, swap: bool) -> tuple[int, int, str, str]:
 def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     """What the model says of a tile; None where it cannot be used."""
     rates = rates or rates_of(given.bits)
+    tile = tile._replace(factors=given.blocked)
     rows, columns, x_major, y_major = operands(given, tile.swap)
     bk = LINE * 8 // given.bits
     high = tile.cluster if tile.shares == "y" else 1

@@ -40,6 +40,8 @@ class Tile(NamedTuple):
     """Each slice's block adds up its share of the columns, instead of the last one all."""
     tail: bool = False
     """Slices are for those tiles that are left when all blocks have had as many whole ones."""
+    factors: bool = False
+    """Factors of blocks lie beside each stage."""
 
     @property
     def rows(self) -> int:
@@ -134,7 +136,8 @@ def staging(tile: Tile) -> Staging:
     if tile.swap:
         return Staging(tile.n if tile.n <= 128 else tile.n // 2, 64)
     box = next(x for x in (64, 32, 16) if tile.n % x == 0)
-    return Staging(2 * box if tile.n % (2 * box) == 0 else box, box)
+    # Where factors lie beside the stages, wider ones would cost a stage.
+    return Staging(2 * box if tile.n % (2 * box) == 0 and not tile.factors else box, box)
 
 
 def span(rows: int) -> int:
@@ -146,6 +149,21 @@ def stage_bytes(tile: Tile) -> int:
     return LINE * (tile.m + tile.n)
 
 
+def lines_of(tile: Tile) -> int:
+    """Rows of a tile's operand that has a factor for 128 elements of each."""
+    return tile.n if tile.swap else tile.m
+
+
+def squares_of(tile: Tile) -> int:
+    """Squares of 128 x 128 that the other operand's rows are in, at most."""
+    return 1 if 128 % (tile.m if tile.swap else tile.n) == 0 else 2
+
+
+def factor_bytes(tile: Tile) -> int:
+    """Of a stage: units of 16."""
+    return -(-(lines_of(tile) + squares_of(tile)) // 4) * 16 if tile.factors else 0
+
+
 def fixed_bytes(tile: Tile) -> int:
     """Shared memory besides the stages: barriers, and results on their way out or a word for each consumer."""
     word = 16 if tile.together else 0
@@ -154,7 +172,12 @@ def fixed_bytes(tile: Tile) -> int:
 
 def stages(tile: Tile) -> int:
     """As many as there is room for, up to a limit."""
-    return min(MOST_STAGES, (SHARED_BYTES - fixed_bytes(tile)) // stage_bytes(tile))
+    return min(MOST_STAGES, (SHARED_BYTES - fixed_bytes(tile)) // (stage_bytes(tile) + factor_bytes(tile)))
+
+
+def shared_bytes(tile: Tile) -> int:
+    """Stages, what is fixed, and behind it the factors of all stages."""
+    return stages(tile) * (stage_bytes(tile) + factor_bytes(tile)) + fixed_bytes(tile)
 
 
 def registers(tile: Tile) -> tuple[int, int]:
@@ -195,6 +218,6 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
 
 
 __all__ = [
-    "BARRIER_BYTES", "LINE", "SHARED_BYTES", "Form", "Staging", "Tile", "fixed_bytes", "problem",
-    "registers", "span", "stage_bytes", "stages", "staging",
+    "BARRIER_BYTES", "LINE", "SHARED_BYTES", "Form", "Staging", "Tile", "factor_bytes", "fixed_bytes", "lines_of",
+    "problem", "registers", "shared_bytes", "span", "squares_of", "stage_bytes", "stages", "staging",
 ]  # fmt: skip

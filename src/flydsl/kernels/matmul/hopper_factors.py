@@ -1,0 +1,177 @@
+"""Factors of blocks on their way to who multiplies: warps of their own bring them to shared memory, beside each stage.
+
+A step's factors are one for each row of the operand that has them for 128 elements of a line, then those of the squares
+of 128 x 128 of the other one that a tile touches. Whoever multiplies finds them there when its operands are there. Read
+from memory by itself they would come when it needs them, and its next products would wait for them too.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+
+from .hopper_out import Out
+from .tile import Form, Tile, factor_bytes, lines_of, squares_of
+
+SENDERS = 96
+"""Threads that bring them: three warps, beside the one that fetches operands."""
+
+
+class Ring(NamedTuple):
+    """Stages: their barriers, how many there are, where the first is, this block's part of K, and their factors."""
+
+    full: fx.nvgpu.MBarrier
+    empty: fx.nvgpu.MBarrier
+    stages: int
+    base: fx.Pointer
+    part: fx.Int32
+    factors: fx.Pointer
+
+
+def advance(stage: fx.Int32, phase: fx.Int32, count: int) -> tuple[fx.Int32, fx.Int32]:
+    """The next stage, and the parity of its barriers."""
+    around = stage == count - 1
+    return around.select(fx.Int32(0), stage + 1), phase ^ fx.Int32(around)
+
+
+class Sources(NamedTuple):
+    """Where factors come from, and how many rows and columns have some."""
+
+    scale_x: fx.Tensor
+    scale_y: fx.Tensor
+    rows: fx.Int32
+    columns: fx.Int32
+
+
+@flyc.jit
+def send_factors(
+    ring: Ring,
+    sources: Sources,
+    tile: Tile,
+    form: Form,
+    member: fx.Int32,
+    row: fx.Int32,
+    column: fx.Int32,
+    begin: fx.Int32,
+    steps: fx.Int32,
+    stage: fx.Int32,
+    phase: fx.Int32,
+):
+    """A tile's factors, step by step, into the stages; those of the next step are under way meanwhile."""
+    count = held_by_a_thread(tile)
+    held, coming = (fx.make_rmem_tensor(fx.make_layout(count, 1), fx.Float32) for _ in range(2))
+    if steps > 0:
+        fetch_factors(held, sources, tile, form, member, row, column, begin)
+        for step in range(steps):
+            fetch_factors(coming, sources, tile, form, member, row, column, begin + fx.min(step + 1, steps - 1))
+            ring.empty[stage].wait(phase)
+            put_factors(ring.factors + stage * (factor_bytes(tile) // 4), held, tile, member)
+            ring.full[stage].arrive()
+            held.store(coming.load())
+            stage, phase = advance(stage, phase, ring.stages)
+    return stage, phase
+
+
+def held_by_a_thread(tile: Tile) -> int:
+    return -(-(lines_of(tile) + squares_of(tile)) // SENDERS)
+
+
+def fetch_factors(
+    held: fx.Tensor,
+    sources: Sources,
+    tile: Tile,
+    form: Form,
+    member: fx.Int32,
+    row: fx.Int32,
+    column: fx.Int32,
+    step: fx.Int32,
+) -> None:
+    """A thread's share; of rows that are not there, those of the last one."""
+    lines, squares = (sources.scale_y, sources.scale_x) if tile.swap else (sources.scale_x, sources.scale_y)
+    top, left = row * tile.m, column * tile.n
+    many, others = (sources.columns, sources.rows) if tile.swap else (sources.rows, sources.columns)
+    first, across = (left, top) if tile.swap else (top, left)
+    extent, count = (tile.m if tile.swap else tile.n), lines_of(tile)
+    for i in range(held_by_a_thread(tile)):
+        at = i * SENDERS + member
+        if (i + 1) * SENDERS <= count:
+            held[i] = lines[fx.min(first + at, many - 1), step]
+        else:
+            held[i] = line_or_square(lines, squares, first, across, many, others, at, step, extent, count)
+
+
+@flyc.jit
+def line_or_square(
+    lines: fx.Tensor,
+    squares: fx.Tensor,
+    first: fx.Int32,
+    across: fx.Int32,
+    many: fx.Int32,
+    others: fx.Int32,
+    at: fx.Int32,
+    step: fx.Int32,
+    extent: int,
+    count: int,
+):
+    value = fx.Float32(0.0)
+    if at < count:
+        value = lines[fx.min(first + at, many - 1), step]
+    elif at < count + 2:
+        # The first square and the last one.
+        place = (at == count).select(across, across + (extent - 1))
+        value = squares[fx.min(place, others - 1) // 128, step]
+    return value
+
+
+@flyc.jit
+def put_factors(place: fx.Pointer, held: fx.Tensor, tile: Tile, member: fx.Int32):
+    count = lines_of(tile) + squares_of(tile)
+    for i in fx.range_constexpr(held_by_a_thread(tile)):
+        if fx.const_expr((i + 1) * SENDERS <= count):
+            place[i * SENDERS + member] = held[i]
+        else:
+            if i * SENDERS + member < count:
+                place[i * SENDERS + member] = held[i]
+
+
+def scale_counts(tile: Tile, form: Form) -> tuple[int, int]:
+    """Factors a thread has of 128 products of 64 rows: of its rows, and of its columns."""
+    if form.scale_x == "line":
+        return 2, squares_of(tile)
+    return 1, tile.n // 4
+
+
+def factors(tile: Tile, form: Form) -> fx.Tensor:
+    return fx.make_rmem_tensor(fx.make_layout(tile.rows // 64 * sum(scale_counts(tile, form)), 1), fx.Float32)
+
+
+def take_factors(out: Out, held: fx.Tensor, ring: Ring, row: fx.Int32, stage: fx.Int32) -> None:
+    """A thread's factors of a stage, for each 64 rows of a consumer. In front of the products, which free the stage."""
+    tile, form = out.tile, out.form
+    if not form.blocked:
+        return
+    place = ring.factors + stage * (factor_bytes(tile) // 4)
+    squares = place + lines_of(tile)
+    lane = out.member % 32
+    of_rows, of_columns = scale_counts(tile, form)
+    for r in range(tile.rows // 64):
+        first = r * (of_rows + of_columns)
+        teams = 1 if tile.pingpong else tile.consumers
+        block = r if teams == 1 else out.consumer + r * teams
+        if form.scale_x == "line":
+            mine = place + (block * 64 + out.member // 32 * 16 + lane // 4)
+            for v in range(2):
+                held[first + v] = mine[8 * v]
+            for i in range(of_columns):
+                held[first + of_rows + i] = squares[i]
+        else:
+            # 64 rows are in one square: the tile's first or its last.
+            which = 0 if squares_of(tile) == 1 else (row * tile.m % 128 + block * 64) // 128
+            held[first] = squares[which]
+            for i in range(of_columns):
+                held[first + of_rows + i] = place[lane % 4 * 2 + (8 * (i // 2) + i % 2)]
+
+
+__all__ = ["SENDERS", "Ring", "Sources", "advance", "factors", "scale_counts", "send_factors", "take_factors"]
