@@ -13,6 +13,12 @@ from .hopper_out import Out, swizzle
 from .tile import LINE, Tile
 
 
+PRODUCTS = 4
+"""Of a stage: 32 bytes along K each."""
+LATE = 4
+"""Products of a consumer that are done when it is the other's turn; all of them: that are issued."""
+
+
 class Turns(NamedTuple):
     """Barriers of two consumers that issue their products one after the other."""
 
@@ -65,13 +71,16 @@ def add_step(out: Out, grand: fx.Tensor, acc: fx.Tensor, held: fx.Tensor, column
         add_rows(out, grand, mine, held, column, r)
 
 
-def multiply(mma: fx.TiledMma, acc: fx.Tensor, parts_x: fx.Tensor, parts_y: fx.Tensor, stage: fx.Int32) -> None:
-    """The products of a stage, alone and a group of their own: they replace what `acc` had."""
+def multiply(
+    mma: fx.TiledMma, acc: fx.Tensor, parts_x: fx.Tensor, parts_y: fx.Tensor, stage: fx.Int32, first: int = PRODUCTS
+) -> None:
+    """The products of a stage, alone: they replace what `acc` had. The `first` of them are a group, and the others."""
     fx.ktrace.range_push("multiply")
-    for k in range(4):
+    for k in range(PRODUCTS):
         now = mma.set_value("accumulate", fx.Int32(0)) if k == 0 else mma
         fx.gemm(now, acc, parts_x[None, None, k, stage], parts_y[None, None, k, stage], acc)
-    fx.nvgpu.wgmma_commit()
+        if k + 1 in (first, PRODUCTS):
+            fx.nvgpu.wgmma_commit()
     fx.ktrace.range_pop()
 
 
@@ -198,9 +207,11 @@ def sum_once(
             for r in fx.range_constexpr(repeats):
                 if fx.const_expr(ordered):
                     turns.mine.sync()
-                multiply(mma, acc, parts_x[r], parts_y, stage)
+                multiply(mma, acc, parts_x[r], parts_y, stage, LATE if ordered else PRODUCTS)
                 if fx.const_expr(ordered):
-                    hand_over(turns, step == steps - 1)
+                    if fx.const_expr(LATE < PRODUCTS):
+                        nv.wgmma_wait(1)
+                    hand_over(turns, step * repeats + r == steps * repeats - 1)
                 nv.wgmma_wait(0, acc)
                 if fx.const_expr(r == repeats - 1):
                     release(ring.empty[stage], out.member, tile.cluster, ring.part)
