@@ -157,24 +157,14 @@ def hopper_kernel(
                         stage = fx.Int32(0)
                         phase = phase ^ 1
         if fx.const_expr(tile.factors):
-            if tid >= 128 - SENDERS:
+            if tid >= 128 - 32 * SENDERS:
                 sources = Sources(cast("fx.Tensor", scale_x), cast("fx.Tensor", scale_y), rows, columns)
                 stage, phase = fx.Int32(0), fx.Int32(1)
                 for at in range(first, tiles, stride):
                     row, column, _ = tile_position(tile_of(at, dealt, tile), grid, place)
                     origin, count_k = slice_of(at, dealt, steps, tile)
                     stage, phase = send_factors(
-                        ring,
-                        sources,
-                        tile,
-                        form,
-                        tid - (128 - SENDERS),
-                        row,
-                        column,
-                        begin + origin,
-                        count_k,
-                        stage,
-                        phase,
+                        ring, sources, tile, tid % (32 * SENDERS), row, column, begin + origin, count_k, stage, phase
                     )
         if fx.const_expr(tile.splits > 1):
             nv.cluster.sync()

@@ -12,11 +12,13 @@ from typing import NamedTuple
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
+from ...extension.coop.warp.sync import warp_sync
 from .hopper_out import Out
 from .tile import Form, Tile, factor_bytes, lines_of, squares_of
 
-SENDERS = 96
-"""Threads that bring them: three warps, beside the one that fetches operands."""
+SENDERS = 3
+"""Warps that bring them, beside the one that fetches operands."""
+THREADS = 32 * SENDERS
 
 
 class Ring(NamedTuple):
@@ -50,7 +52,6 @@ def send_factors(
     ring: Ring,
     sources: Sources,
     tile: Tile,
-    form: Form,
     member: fx.Int32,
     row: fx.Int32,
     column: fx.Int32,
@@ -59,30 +60,34 @@ def send_factors(
     stage: fx.Int32,
     phase: fx.Int32,
 ):
-    """A tile's factors, step by step, into the stages; those of the next step are under way meanwhile."""
+    """A tile's factors, step by step, into the stages; those of several steps lie beside each other in memory."""
     count = held_by_a_thread(tile)
-    held, coming = (fx.make_rmem_tensor(fx.make_layout(count, 1), fx.Float32) for _ in range(2))
-    if steps > 0:
-        fetch_factors(held, sources, tile, form, member, row, column, begin)
-        for step in range(steps):
-            fetch_factors(coming, sources, tile, form, member, row, column, begin + fx.min(step + 1, steps - 1))
-            ring.empty[stage].wait(phase)
-            put_factors(ring.factors + stage * (factor_bytes(tile) // 4), held, tile, member)
-            ring.full[stage].arrive()
-            held.store(coming.load())
-            stage, phase = advance(stage, phase, ring.stages)
+    # Those who fetch have few registers.
+    together = 4 if count <= 2 else 2
+    held = fx.make_rmem_tensor(fx.make_layout((count, together), (1, count)), fx.Float32)
+    for some in range(fx.ceildiv(steps, together)):
+        for i in fx.range_constexpr(together):
+            step = begin + fx.min(some * together + i, steps - 1)
+            fetch_factors(held[None, i], sources, tile, member, row, column, step)
+        for i in fx.range_constexpr(together):
+            if some * together + i < steps:
+                ring.empty[stage].wait(phase)
+                put_factors(ring.factors + stage * (factor_bytes(tile) // 4), held[None, i], tile, member)
+                warp_sync(32)
+                if member % 32 == 0:
+                    ring.full[stage].arrive()
+                stage, phase = advance(stage, phase, ring.stages)
     return stage, phase
 
 
 def held_by_a_thread(tile: Tile) -> int:
-    return -(-(lines_of(tile) + squares_of(tile)) // SENDERS)
+    return -(-(lines_of(tile) + squares_of(tile)) // THREADS)
 
 
 def fetch_factors(
     held: fx.Tensor,
     sources: Sources,
     tile: Tile,
-    form: Form,
     member: fx.Int32,
     row: fx.Int32,
     column: fx.Int32,
@@ -95,8 +100,8 @@ def fetch_factors(
     first, across = (left, top) if tile.swap else (top, left)
     extent, count = (tile.m if tile.swap else tile.n), lines_of(tile)
     for i in range(held_by_a_thread(tile)):
-        at = i * SENDERS + member
-        if (i + 1) * SENDERS <= count:
+        at = i * THREADS + member
+        if (i + 1) * THREADS <= count:
             held[i] = lines[fx.min(first + at, many - 1), step]
         else:
             held[i] = line_or_square(lines, squares, first, across, many, others, at, step, extent, count)
@@ -129,11 +134,11 @@ def line_or_square(
 def put_factors(place: fx.Pointer, held: fx.Tensor, tile: Tile, member: fx.Int32):
     count = lines_of(tile) + squares_of(tile)
     for i in fx.range_constexpr(held_by_a_thread(tile)):
-        if fx.const_expr((i + 1) * SENDERS <= count):
-            place[i * SENDERS + member] = held[i]
+        if fx.const_expr((i + 1) * THREADS <= count):
+            place[i * THREADS + member] = held[i]
         else:
-            if i * SENDERS + member < count:
-                place[i * SENDERS + member] = held[i]
+            if i * THREADS + member < count:
+                place[i * THREADS + member] = held[i]
 
 
 def scale_counts(tile: Tile, form: Form) -> tuple[int, int]:

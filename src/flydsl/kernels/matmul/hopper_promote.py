@@ -12,7 +12,6 @@ from .hopper_factors import Ring, advance, factors, scale_counts, take_factors
 from .hopper_out import Out, swizzle
 from .tile import LINE, Tile
 
-
 PRODUCTS = 4
 """Of a stage: 32 bytes along K each."""
 LATE = 4

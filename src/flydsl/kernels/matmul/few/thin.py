@@ -61,9 +61,13 @@ def ceildiv(a: int, b: int) -> int:
 def choose(m: int, n: int, k: int, processors: int, width: int = 16) -> Thin:
     """A step deep enough to keep memory busy, but no deeper than K is long; clusters where there are few columns."""
     blocks = ceildiv(n, HIGH)
+    if width == 8:
+        # Registers for fewer reads leave room for more blocks, where there are as many.
+        units = 4 if blocks <= processors else 2
+        return Thin(1, 8 if m <= 8 else 16, 8 if units == 4 or k >= 6144 else 4, units)
     warps = 8 if m <= 8 or blocks <= 2 * processors else 4
     units = 4
-    if k * width < 16 * 2048:
+    if k < 2048:
         warps, units = 4, 2
     steps = k // (depth_of(width) * units)
     slices = 1 if 2 * blocks > processors else 2 if 3 * blocks > processors else 4
@@ -72,15 +76,15 @@ def choose(m: int, n: int, k: int, processors: int, width: int = 16) -> Thin:
     return Thin(1, 8 if m <= 8 else 16, warps, units, slices)
 
 
-START = 3.3
-"""Microseconds until weights come, and behind the last of them."""
+START = {8: 2.0, 16: 3.3}
+"""Microseconds until weights come, and behind the last of them, by bits."""
 BYTES = {8: 4.12e6, 16: 3.75e6}
 """Of weights that come in a microsecond, by tokens."""
 
 
 def microseconds(m: int, n: int, k: int, width: int = 16) -> float:
-    """What it takes, whatever the form: fitted to 31 shapes on an H200."""
-    return START + n * k * width / 8 / BYTES[8 if m <= 8 else 16]
+    """What it takes, whatever the form: fitted to 31 shapes of 16 bits and 11 of 8 bits on an H200."""
+    return START[width] + n * k * width / 8 / BYTES[8 if m <= 8 else 16]
 
 
 __all__ = ["DEEP", "HIGH", "MOST", "PAD", "UNSCALED", "Scales", "Thin", "choose", "depth_of", "microseconds"]
