@@ -30,6 +30,9 @@ TILES = [
     Tile(128, 64, splits=4),
     Tile(64, 64, 1, cluster=2, splits=4),
     Tile(128, 64, slices=3),
+    Tile(64, 32, 1, fits=3),
+    Tile(256, 160),
+    Tile(192, 192, 3),
 ]
 
 FP8_SUMS = 2.0**-10
@@ -86,6 +89,38 @@ def test_tiles(tile: Tile, rng: np.random.Generator, device: str):
     c, whole, a, b = product(m, n, 200, tile, form, torch.bfloat16, torch.bfloat16, rng, device)
     bound(c, a, b)
     assert torch.isnan(whole[..., n:]).all()
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "tile"),
+    [
+        (73, 40, Tile(64, 32, 1)),
+        (35, 70, Tile(64, 48, 1, splits=2, swap=True)),
+        (130, 130, Tile(128, 64, slices=4, together=True, swap=True)),
+    ],
+    ids=str,
+)
+def test_threads_fill_stages(m: int, n: int, tile: Tile, rng: np.random.Generator, device: str):
+    """Zeros come behind the last row and behind k, as the copy engine has them."""
+    assert problem(tile) is None
+    form = Form("k", "k", "elements", fill="threads", rows_y=40 if n == 70 else 0)
+    c, whole, a, b = product(m, n, 328, tile, form, torch.bfloat16, torch.bfloat16, rng, device, batches=2)
+    bound(c, a, b)
+    assert torch.isnan(whole[..., n:]).all()
+
+
+@pytest.mark.parametrize(
+    ("m", "tile", "rows"),
+    [(33, Tile(64, 32, 1), (40, 0)), (17, Tile(64, 32, 1, swap=True), (0, 24)), (100, Tile(128, 32), (104, 0))],
+    ids=str,
+)
+def test_rows_that_are_not_there_are_not_fetched(m: int, tile: Tile, rows, rng: np.random.Generator, device: str):
+    """They are multiplied all the same: not what another launch left in shared memory."""
+    form = Form("k", "k", "engine", rows_x=rows[0], rows_y=rows[1])
+    for k in (72, 1600):
+        c, whole, a, b = product(m, 72, k, tile, form, torch.bfloat16, torch.bfloat16, rng, device)
+        bound(c, a, b)
+        assert torch.isnan(whole[..., 72:]).all()
 
 
 @pytest.mark.covering

@@ -26,17 +26,19 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from .groups import Group, count_tiles, first_group, group_at
+from .hopper_fill import Matrices, Matrix, clear_rows, fetch, fill, load_map
 from .hopper_out import Out, store_by_engine, store_by_threads, store_pieces, swizzle
 from .hopper_promote import Ring, Turns, release, sum_class, sum_once, sum_twice
 from .hopper_sums import add_sums, collect_sums, leave_sums, put_sums, share_out, wait_for_slices
-from .tile import BARRIER_BYTES, LINE, Form, Tile, fixed_bytes, registers, span, stage_bytes, stages, staging
+from .tile import BARRIER_BYTES, LINE, Form, Tile, fetched, fixed_bytes, registers, span, stage_bytes, stages, staging
 
 
 @flyc.kernel
 def hopper_kernel(
-    load_x: fx.nvgpu.TmaAtom,
-    load_y: fx.nvgpu.TmaAtom,
+    load_x: fx.nvgpu.TmaAtom | None,
+    load_y: fx.nvgpu.TmaAtom | None,
     store_c: fx.nvgpu.TmaAtom | None,
+    matrices: Matrices | None,
     c: fx.Pointer,
     bias: fx.Tensor | None,
     scale_x: fx.Tensor | None,
@@ -64,6 +66,7 @@ def hopper_kernel(
     role = nv.uniform(tid // 128)
     base = fx.get_dyn_shared(dtype)
     elements_x, elements_y = tile.m * bk, tile.n * bk
+    rows_x, rows_y = fetched(tile, form)
     base_y = base + count * elements_x
     after = fx.recast_iter(fx.Int8, base) + count * stage_bytes(tile)
     full = nv.MBarrier(fx.recast_iter(fx.Int64, after))
@@ -72,7 +75,7 @@ def hopper_kernel(
     if tid == 0:
         prefetch(load_x, load_y, store_c)
         for s in fx.range_constexpr(count):
-            full[s].init(1)
+            full[s].init(128 if form.fill == "threads" else 1)
             empty[s].init(teams * tile.cluster)
         nv.fence_mbarrier_init()
     rank = fx.Int32(0)
@@ -111,7 +114,7 @@ def hopper_kernel(
     if role == 0:
         if fx.const_expr(tile.consumers > 1):
             nv.setmaxnreg(few, increase=False)
-        if tid == 0:
+        if (tid == 0) | (form.fill == "threads"):
             stage, phase = fx.Int32(0), fx.Int32(1)
             group_now = starting_group(offsets, rows)
             for at in range(first, tiles, stride):
@@ -127,16 +130,22 @@ def hopper_kernel(
                     empty[stage].wait(phase)
                     fx.ktrace.range_pop()
                     fx.ktrace.range_push("issue copies")
-                    full[stage].expect_tx(stage_bytes(tile))
                     depth = (begin + origin + step) * bk
-                    fetch(
-                        load_x, base + stage * elements_x, full[stage], top, depth, batch_x, tile.m,
-                        form.x_major, tile.cluster if tile.shares == "x" else 1, place, part,
-                    )  # fmt: skip
-                    fetch(
-                        load_y, base_y + stage * elements_y, full[stage], column * tile.n, depth, batch, tile.n,
-                        form.y_major, tile.cluster if tile.shares == "y" else 1, place, part,
-                    )  # fmt: skip
+                    to_x, to_y = base + stage * elements_x, base_y + stage * elements_y
+                    if fx.const_expr(form.fill == "threads"):
+                        fill(matrices.x, to_x, top, rows, depth, k, batch_x, rows_x)
+                        fill(matrices.y, to_y, column * tile.n, columns, depth, k, batch, rows_y)
+                        full[stage].arrive_after_copies(noinc=True)
+                    else:
+                        full[stage].expect_tx(LINE * (rows_x + rows_y))
+                        fetch(
+                            load_x, to_x, full[stage], top, depth, batch_x, rows_x, form.x_major,
+                            tile.cluster if tile.shares == "x" else 1, place, part,
+                        )  # fmt: skip
+                        fetch(
+                            load_y, to_y, full[stage], column * tile.n, depth, batch, rows_y, form.y_major,
+                            tile.cluster if tile.shares == "y" else 1, place, part,
+                        )  # fmt: skip
                     fx.ktrace.range_pop()
                     stage = stage + 1
                     if stage == count:
@@ -144,11 +153,19 @@ def hopper_kernel(
                         phase = phase ^ 1
         if fx.const_expr(tile.splits > 1):
             nv.cluster.sync()
+            nv.cluster.arrive()
     else:
         if fx.const_expr(tile.consumers > 1):
             nv.setmaxnreg(many, increase=True)
         consumer = role - 1
         member = tid % 128
+        if fx.const_expr((rows_x, rows_y) != (tile.m, tile.n)):
+            # Rows that nobody fetches are those of results that nobody stores, but they are multiplied.
+            here = fx.min(fx.ceildiv(k, bk), count)
+            clear_rows(base, here, tile.m, rows_x, tid - 128, 128 * tile.consumers)
+            clear_rows(base_y, here, tile.n, rows_y, tid - 128, 128 * tile.consumers)
+            nv.fence_proxy_async()
+            nv.named_barrier(9, 128 * tile.consumers).sync()
         team = fx.make_layout((teams, 1, 1), (1, 0, 0))
         atom = nv.WGMMA(tile.n, bk // 4, dtype, b=dtype_y, major_a=form.x_major, major_b=form.y_major)
         mma = fx.make_tiled_mma(fx.make_mma_atom(atom), team)
@@ -206,6 +223,8 @@ def hopper_kernel(
                 for step in range(count_k):
                     fx.ktrace.range_push("wait full")
                     full[stage].wait(phase)
+                    if fx.const_expr(form.fill == "threads"):
+                        nv.fence_proxy_async()
                     fx.ktrace.range_pop()
                     fx.ktrace.range_push("multiply")
                     fx.gemm(mma, acc, parts_x[None, None, None, stage], parts_y[None, None, None, stage], acc)
@@ -239,6 +258,7 @@ def hopper_kernel(
                     add_sums(sums, member, r * values, part, each, tile.cluster, tile.splits, place)
                     for r in range(repeats)
                 ]
+                nv.cluster.arrive()
                 for r in fx.range_constexpr(repeats):
                     store_by_threads(out, added[r], row, column, batch, r, part * share, share)
             elif fx.const_expr(tile.together):
@@ -294,7 +314,9 @@ def hopper_kernel(
                 nv.tma_wait(0)
     if fx.const_expr(tile.blocks > 1):
         # Nobody leaves while another block may still write here, read here or count on a barrier here.
-        nv.cluster.sync()
+        if fx.const_expr(tile.splits == 1):
+            nv.cluster.arrive()
+        nv.cluster.wait()
 
 
 def prefetch(*maps: fx.nvgpu.TmaAtom | None) -> None:
@@ -379,32 +401,6 @@ def operand(base: fx.Pointer, rows: int, bk: int, count: int, major: str) -> fx.
     return fx.make_view(fx.apply_swizzle(base, swizzle(width)), layout)
 
 
-def fetch(
-    load: fx.nvgpu.TmaAtom,
-    smem: fx.Pointer,
-    barrier: fx.nvgpu.MBarrier,
-    row: fx.Int32,
-    depth: fx.Int32,
-    batch: fx.Int32,
-    rows: int,
-    major: str,
-    cluster: int,
-    place: fx.Int32,
-    part: fx.Int32,
-) -> None:
-    """Rows of an operand to a stage; where a cluster shares them, this block's part of them to all."""
-    line = rows // cluster if major == "k" else span(rows)
-    elements = load.nbytes * 8 // load.width
-    mask = None
-    first = fx.Int32(0)
-    if cluster > 1:
-        mask = fx.Int32((1 << cluster) - 1) << (part * cluster)
-        first = place * (rows // cluster // line)
-    for i in range(rows // cluster // line):
-        at = first + i
-        load.load((row + at * line, depth, batch), smem + at * elements, barrier, multicast=mask)
-
-
 def depth_of(dtype: type[fx.Numeric]) -> int:
     """Elements of a step along K."""
     return LINE * 8 // dtype.width
@@ -449,10 +445,14 @@ def hopper(
     high = tile.cluster if tile.shares == "y" else 1
     extents = k, batches
     count_c = fx.Int32(1) if form.grouped else batches
-    load_x = load_map(
-        x, (rows, k, count_c), step_x, batch_x, tile.m, tile.cluster // high, form.x_major, bk, form.l2_fetch
-    )
-    load_y = load_map(y, (columns, *extents), step_y, batch_y, tile.n, high, form.y_major, bk, form.l2_fetch)
+    load_x = load_y = matrices = None
+    if fx.const_expr(form.fill == "threads"):
+        matrices = Matrices(Matrix(fx.get_iter(x), step_x, batch_x), Matrix(fx.get_iter(y), step_y, batch_y))
+    else:
+        rows_x, rows_y = fetched(tile, form)
+        wide = tile.cluster // high
+        load_x = load_map(x, (rows, k, count_c), step_x, batch_x, rows_x, wide, form.x_major, bk, form.l2_fetch)
+        load_y = load_map(y, (columns, *extents), step_y, batch_y, rows_y, high, form.y_major, bk, form.l2_fetch)
     store_c = None
     if fx.const_expr(form.store == "engine"):
         width, box = staging(tile)
@@ -464,28 +464,10 @@ def hopper(
             store_c = nv.make_tma_atom(nv.TMAStore(), view, None, (64, box, 1), swizzle=2 * box)
     work_at, counters_at, offsets_at = [t if t is None else fx.get_iter(t) for t in (work, counters, offsets)]
     hopper_kernel(
-        load_x, load_y, store_c, fx.get_iter(c), bias, scale_x, scale_y, work_at, counters_at, dtype, y.dtype, tile,
-        form, rows, columns, k, batches, group, step_c, batch_c, offsets_at, scale_out,
-        value_attrs={"nvvm.minctasm": 1},
+        load_x, load_y, store_c, matrices, fx.get_iter(c), bias, scale_x, scale_y, work_at, counters_at, dtype,
+        y.dtype, tile, form, rows, columns, k, batches, group, step_c, batch_c, offsets_at, scale_out,
+        value_attrs={"nvvm.minctasm": tile.fits},
     ).launch(
         grid=blocks, block=tile.threads, cluster=tile.blocks, stream=stream, pdl=form.overlap,
         smem=stages(tile) * stage_bytes(tile) + fixed_bytes(tile),
     )  # fmt: skip
-
-
-def load_map(
-    x: fx.Tensor,
-    extents: tuple[fx.Int32, fx.Int32, fx.Int32],
-    step: fx.Int64,
-    batch: fx.Int64,
-    rows: int,
-    cluster: int,
-    major: str,
-    bk: int,
-    l2_fetch: int,
-) -> fx.nvgpu.TmaAtom:
-    """The operand as (rows, k, batch) for the copy engine, in boxes of what one copy fetches."""
-    box, strides = (rows // cluster, (step, 1, batch)) if major == "k" else (span(rows), (1, step, batch))
-    width = LINE if major == "k" else 2 * box
-    view = fx.make_view(fx.get_iter(x), fx.make_layout(extents, strides))
-    return fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, (box, bk, 1), swizzle=width, l2_fetch=l2_fetch)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-SHARED_BYTES = 232448
-"""What a block of sm_90 may have."""
+SHARED_BYTES = 233472
+"""Of a multiprocessor of sm_90."""
+RESERVED_BYTES = 1024
+"""Of each block, for the system."""
 LINE = 128
 """Bytes of a tile's row along K, the widest the swizzle takes."""
 
@@ -13,6 +15,10 @@ LINE = 128
 MOST_STAGES = 24
 BARRIER_BYTES = 16 * MOST_STAGES
 """Of a full and an empty barrier for each stage."""
+
+
+MOST_SUMS = {1: 128, 2: 160, 3: 96}
+"""Registers of a consumer's thread that may hold sums."""
 
 
 class Tile(NamedTuple):
@@ -40,6 +46,8 @@ class Tile(NamedTuple):
     """Each slice's block adds up its share of the columns, instead of the last one all."""
     tail: bool = False
     """Slices are for those tiles that are left when all blocks have had as many whole ones."""
+    fits: int = 1
+    """Blocks that a multiprocessor has room for: the next launch's set up beside those that still multiply."""
 
     @property
     def rows(self) -> int:
@@ -117,6 +125,13 @@ class Form(NamedTuple):
     l2_fetch: int = 256
     """Bytes that L2 fetches from memory at least, for the copy engine."""
 
+    rows_x: int = 0
+    """Rows of X that a step of a tile fetches, where the matrix has fewer than the tile; 0 for all."""
+    rows_y: int = 0
+
+    fill: str = "engine"
+    """Who fills stages: the copy engine, or "threads", which are faster where rows start anywhere in cache lines."""
+
     @property
     def blocked(self) -> bool:
         return self.scale_x in ("line", "square")
@@ -154,7 +169,13 @@ def fixed_bytes(tile: Tile) -> int:
 
 def stages(tile: Tile) -> int:
     """As many as there is room for, up to a limit."""
-    return min(MOST_STAGES, (SHARED_BYTES - fixed_bytes(tile)) // stage_bytes(tile))
+    room = SHARED_BYTES // tile.fits - RESERVED_BYTES
+    return min(MOST_STAGES, (room - fixed_bytes(tile)) // stage_bytes(tile))
+
+
+def fetched(tile: Tile, form: Form) -> tuple[int, int]:
+    """Rows of X and of Y that a block's step takes from the matrices."""
+    return form.rows_x or tile.m, form.rows_y or tile.n
 
 
 def registers(tile: Tile) -> tuple[int, int]:
@@ -170,7 +191,7 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
         return f"a tile has 16 to 256 columns in steps of 16, got {tile.n}"
     if not 1 <= tile.consumers <= 3 or (tile.pingpong and tile.consumers != 2):
         return f"one to three warpgroups multiply, and two take turns, got {tile.consumers}"
-    if tile.accumulators > (64 if tile.consumers == 3 else 128):
+    if tile.accumulators > MOST_SUMS[tile.consumers]:
         return f"{tile.m} x {tile.n} for {tile.consumers} consumers needs {tile.accumulators} accumulators a thread"
     if tile.blocks > 8:
         return f"a cluster has at most 8 blocks, got {tile.cluster} x {tile.splits}"
@@ -187,6 +208,8 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
         return f"{tile.slices} slices of whole columns divide {tile.n} of them in steps of 8"
     if tile.tail and not tile.together:
         return "slices of the tiles that are left are added up in shares"
+    if tile.fits > 1 and (tile.consumers > 1 or tile.accumulators > 64 or tile.fits > 3):
+        return f"{tile.fits} blocks of {tile.threads} threads with {tile.accumulators} accumulators each"
     if stages(tile) < 2:
         return f"{tile.m} x {tile.n} has no room for two stages"
     if tile.splits > 1 and stages(tile) * stage_bytes(tile) < 4 * tile.m * tile.n:
@@ -195,6 +218,6 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
 
 
 __all__ = [
-    "BARRIER_BYTES", "LINE", "SHARED_BYTES", "Form", "Staging", "Tile", "fixed_bytes", "problem",
-    "registers", "span", "stage_bytes", "stages", "staging",
+    "BARRIER_BYTES", "LINE", "Form", "Staging", "Tile", "fetched", "fixed_bytes", "problem", "registers",
+    "span", "stage_bytes", "stages", "staging",
 ]  # fmt: skip
