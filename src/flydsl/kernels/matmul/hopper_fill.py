@@ -49,18 +49,19 @@ def fill(
     mine, unit = tid // UNITS, tid % UNITS
     atom = fx.make_copy_atom(fx.nvgpu.CpAsync(128, "cg", zero_fill=True), x.at.dtype)
     one = fx.make_layout(UNIT, 1)
-    left = k - depth - unit * UNIT
+    # Rows are whole units.
+    deep = depth + unit * UNIT < k
     source = x.at + (fx.Int64(batch) * x.batch + fx.Int64(row + mine) * x.step + (depth + unit * UNIT))
     target = smem + (mine * (UNIT * UNITS) + (unit ^ (mine % 8)) * UNIT)
     each = 128 // UNITS
     for i in fx.range_constexpr(-(-rows // each)):
-        there = row + mine + i * each < total
+        there = deep & (row + mine + i * each < total)
         to = fx.make_view(target + i * (each * UNIT * UNITS), one)
         if fx.const_expr((i + 1) * each <= rows):
-            fx.copy(atom, fx.make_view(source, one), to, valid=there.select(left, 0))
+            fx.copy(atom, fx.make_view(source, one), to, valid=there.select(fx.Int32(UNIT), 0))
         else:
             if mine + i * each < rows:
-                fx.copy(atom, fx.make_view(source, one), to, valid=there.select(left, 0))
+                fx.copy(atom, fx.make_view(source, one), to, valid=there.select(fx.Int32(UNIT), 0))
         source = source + x.step * each
 
 

@@ -156,6 +156,9 @@ def _shapes() -> Iterator[tuple[int, int, int, bool]]:
             yield 64, n, 2, True
         if 64 <= n <= 128:
             yield 128, n, 2, True
+    yield 256, 144, 2, False
+    yield 256, 160, 2, False
+    yield 192, 192, 3, False
 
 
 def operands(given: Problem, swap: bool) -> tuple[int, int, str, str]:
@@ -178,13 +181,15 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     steps = ceildiv(given.k, bk)
     parts = tile.splits * tile.slices
     # Clusters of more than two blocks do not fit all groups of multiprocessors.
-    room = (given.processors if tile.blocks <= 2 else given.processors * 10 // 11) // tile.blocks
+    room = (given.processors if tile.blocks <= 2 else given.processors * 10 // 11) * tile.fits // tile.blocks
     if parts > 1 and ((clusters > room and not tile.tail) or steps < 4 * parts):
         return None
     if tile.cluster > 1 and "mn" in (x_major, y_major) and problem(tile, x_major, y_major) is not None:
         return None
     if given.promote and not tile.promotes:
         return None
+    if given.bits != 16 and tile.accumulators > (64 if tile.consumers == 3 else 128):
+        return None  # not measured
     if given.blocked and (tile.n > 64 if tile.swap else 128 % tile.n):
         return None
     waves = ceildiv(once if tile.tail else clusters, room)
