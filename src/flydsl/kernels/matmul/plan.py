@@ -144,7 +144,7 @@ def tiles() -> tuple[Tile, ...]:
 
 
 def _shapes() -> Iterator[tuple[int, int, int, bool]]:
-    for n in (16, 32, 48, 64, 96, 128, 160, 192, 224, 256):
+    for n in (16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 240, 256):
         yield 64, n, 1, False
         yield 128, n, 2, False
         if n <= 128:

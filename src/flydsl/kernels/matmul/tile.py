@@ -147,8 +147,11 @@ class Staging(NamedTuple):
 def staging(tile: Tile) -> Staging:
     """16-bit results in shared memory. Swapped tiles are stored with their rows, which C has in one piece, inside."""
     if tile.swap:
-        return Staging(tile.n if tile.n <= 128 else tile.n // 2, 64)
-    box = next(x for x in (64, 32, 16) if tile.n % x == 0)
+        return Staging(next(tile.n // x for x in range(1, 16) if tile.n % (16 * x) == 0 and tile.n // x <= 128), 64)
+    box = span(tile.n)
+    if box == 16:
+        # As many boxes at a time as there may be, for each time is waited for.
+        return Staging(next(tile.n // x for x in range(1, 16) if tile.n % (16 * x) == 0 and tile.n // x <= 112), box)
     return Staging(2 * box if tile.n % (2 * box) == 0 else box, box)
 
 
