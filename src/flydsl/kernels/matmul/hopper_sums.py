@@ -138,7 +138,7 @@ def depart(counter: fx.Pointer, member: fx.Int32, slices: int):
     if member == 0:
         before = fx.atomic_add(counter, 1 << DEPARTED, syncscope="device", ordering=fx.AtomicOrdering.Monotonic)
         if ((before >> DEPARTED) & 0xFF) == slices - 1:
-            counter[0] = 0
+            fx.generic_store(counter, 0, memory_order=fx.AtomicOrdering.Monotonic, syncscope="device")
 
 
 def gather_sums(place: fx.Pointer, count: int, slices: int, size: int) -> fx.Tensor:
