@@ -96,16 +96,16 @@ def test_tiles(tile: Tile, rng: np.random.Generator, device: str):
 @pytest.mark.parametrize(
     ("m", "n", "tile"),
     [
-        (73, 40, Tile(64, 32, 1)),
-        (35, 70, Tile(64, 48, 1, splits=2, swap=True)),
-        (130, 130, Tile(128, 64, slices=4, together=True, swap=True)),
+        (73, 40, Tile(64, 32, 1, fill="threads")),
+        (35, 70, Tile(64, 48, 1, splits=2, swap=True, fill="threads")),
+        (130, 130, Tile(128, 64, slices=4, together=True, swap=True, fill="threads")),
     ],
     ids=str,
 )
 def test_threads_fill_stages(m: int, n: int, tile: Tile, rng: np.random.Generator, device: str):
     """Zeros come behind the last row and behind k, as the copy engine has them."""
     assert problem(tile) is None
-    form = Form("k", "k", "elements", fill="threads", rows_y=40 if n == 70 else 0)
+    form = Form("k", "k", "elements", rows_y=40 if n == 70 else 0)
     c, whole, a, b = product(m, n, 328, tile, form, torch.bfloat16, torch.bfloat16, rng, device, batches=2)
     bound(c, a, b)
     assert torch.isnan(whole[..., n:]).all()

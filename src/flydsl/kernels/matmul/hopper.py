@@ -24,6 +24,7 @@ from typing import NamedTuple, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl.errors import DSLValueError
 
 from .groups import Group, count_tiles, first_group, group_at
 from .hopper_fill import Matrices, Matrix, clear_rows, fetch, fill, load_map
@@ -75,7 +76,7 @@ def hopper_kernel(
     if tid == 0:
         prefetch(load_x, load_y, store_c)
         for s in fx.range_constexpr(count):
-            full[s].init(128 if form.fill == "threads" else 1)
+            full[s].init(128 if tile.fill == "threads" else 1)
             empty[s].init(teams * tile.cluster)
         nv.fence_mbarrier_init()
     rank = fx.Int32(0)
@@ -114,7 +115,7 @@ def hopper_kernel(
     if role == 0:
         if fx.const_expr(tile.consumers > 1):
             nv.setmaxnreg(few, increase=False)
-        if (tid == 0) | (form.fill == "threads"):
+        if (tid == 0) | (tile.fill == "threads"):
             stage, phase = fx.Int32(0), fx.Int32(1)
             group_now = starting_group(offsets, rows)
             for at in range(first, tiles, stride):
@@ -132,7 +133,7 @@ def hopper_kernel(
                     fx.ktrace.range_push("issue copies")
                     depth = (begin + origin + step) * bk
                     to_x, to_y = base + stage * elements_x, base_y + stage * elements_y
-                    if fx.const_expr(form.fill == "threads"):
+                    if fx.const_expr(tile.fill == "threads"):
                         fill(matrices.x, to_x, top, rows, depth, k, batch_x, rows_x)
                         fill(matrices.y, to_y, column * tile.n, columns, depth, k, batch, rows_y)
                         full[stage].arrive_after_copies(noinc=True)
@@ -223,7 +224,7 @@ def hopper_kernel(
                 for step in range(count_k):
                     fx.ktrace.range_push("wait full")
                     full[stage].wait(phase)
-                    if fx.const_expr(form.fill == "threads"):
+                    if fx.const_expr(tile.fill == "threads"):
                         nv.fence_proxy_async()
                     fx.ktrace.range_pop()
                     fx.ktrace.range_push("multiply")
@@ -446,7 +447,11 @@ def hopper(
     extents = k, batches
     count_c = fx.Int32(1) if form.grouped else batches
     load_x = load_y = matrices = None
-    if fx.const_expr(form.fill == "threads"):
+    if fx.const_expr(tile.fill == "threads"):
+        if fx.const_expr(form.promote or form.grouped or dtype.width != 16):
+            raise DSLValueError(
+                f"hopper: threads fill stages with 16-bit types and without groups, got {dtype}, {form}"
+            )
         matrices = Matrices(Matrix(fx.get_iter(x), step_x, batch_x), Matrix(fx.get_iter(y), step_y, batch_y))
     else:
         rows_x, rows_y = fetched(tile, form)

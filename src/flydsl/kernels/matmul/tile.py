@@ -48,6 +48,8 @@ class Tile(NamedTuple):
     """Slices are for those tiles that are left when all blocks have had as many whole ones."""
     fits: int = 1
     """Blocks that a multiprocessor has room for: the next launch's set up beside those that still multiply."""
+    fill: str = "engine"
+    """Who fills stages: the copy engine, or "threads", which are faster where rows start anywhere in cache lines."""
 
     @property
     def rows(self) -> int:
@@ -129,9 +131,6 @@ class Form(NamedTuple):
     """Rows of X that a step of a tile fetches, where the matrix has fewer than the tile; 0 for all."""
     rows_y: int = 0
 
-    fill: str = "engine"
-    """Who fills stages: the copy engine, or "threads", which are faster where rows start anywhere in cache lines."""
-
     @property
     def blocked(self) -> bool:
         return self.scale_x in ("line", "square")
@@ -176,6 +175,16 @@ def stages(tile: Tile) -> int:
     return min(MOST_STAGES, (room - fixed_bytes(tile)) // stage_bytes(tile))
 
 
+def limits(tile: Tile, rows: int, columns: int, x_major: str, y_major: str) -> tuple[int, int]:
+    """`Form.rows_x` and `rows_y`: as many as the matrices have, in steps of the swizzle, where these are fewer."""
+    x, y = -(-rows // 8) * 8, -(-columns // 8) * 8
+    share_x, share_y = (tile.cluster > 1 and tile.shares == which for which in "xy")
+    return (
+        x if x < tile.m and x_major == "k" and not share_x else 0,
+        y if y < tile.n and y_major == "k" and not share_y else 0,
+    )
+
+
 def fetched(tile: Tile, form: Form) -> tuple[int, int]:
     """Rows of X and of Y that a block's step takes from the matrices."""
     return form.rows_x or tile.m, form.rows_y or tile.n
@@ -211,6 +220,8 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
         return f"{tile.slices} slices of whole columns divide {tile.n} of them in steps of 8"
     if tile.tail and not tile.together:
         return "slices of the tiles that are left are added up in shares"
+    if tile.fill != "engine" and (tile.cluster > 1 or (x_major, y_major) != ("k", "k")):
+        return "threads fill stages with rows that lie along k, each block its own"
     if tile.fits > 1 and (tile.consumers > 1 or tile.accumulators > 64 or tile.fits > 3):
         return f"{tile.fits} blocks of {tile.threads} threads with {tile.accumulators} accumulators each"
     if stages(tile) < 2:
@@ -221,6 +232,6 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
 
 
 __all__ = [
-    "BARRIER_BYTES", "LINE", "Form", "Staging", "Tile", "fetched", "fixed_bytes", "problem", "registers",
+    "BARRIER_BYTES", "LINE", "Form", "Staging", "Tile", "fetched", "fixed_bytes", "limits", "problem", "registers",
     "span", "stage_bytes", "stages", "staging",
 ]  # fmt: skip
