@@ -32,7 +32,7 @@ TILES = [
     Tile(128, 64, slices=3),
     Tile(64, 32, 1, fits=3),
     Tile(256, 160),
-    Tile(64, 112, 1),
+    Tile(64, 208, 1),
     Tile(128, 144, swap=True),
     Tile(192, 192, 3),
 ]

@@ -9,7 +9,7 @@ import flydsl.expr as fx
 
 from ..activations import activated
 from ..epilogue import narrowed
-from .tile import LINE, Form, Staging, Tile, staging
+from .tile import LINE, Form, Staging, Tile, pieces, staging
 
 
 def chunk_layout(columns: int) -> fx.Layout:
@@ -93,28 +93,27 @@ def along(out: Out, vector: fx.Tensor, direction: str, top: fx.Int32, left: fx.I
 def store_by_engine(out: Out, acc: fx.Tensor, row: fx.Int32, column: fx.Int32, batch: fx.Int32) -> None:
     """16-bit values through shared memory to the copy engine, which leaves out what lies outside C."""
     nv, tile, dtype = fx.nvgpu, out.tile, out.c.dtype
-    columns, box = staging(tile)
-    place = fx.recast_iter(dtype, out.smem) + out.consumer * (64 * columns)
-    product = fx.make_tiled_mma(fx.make_mma_atom(nv.WGMMA(columns, 16, dtype)), fx.make_layout((1, 1, 1), (0, 0, 0)))
+    most, box = staging(tile)
+    place = fx.recast_iter(dtype, out.smem) + out.consumer * (64 * most)
     move = fx.make_copy_atom(nv.StMatrix(4, trans=tile.swap), dtype)
-    copy = fx.make_tiled_copy_C(move, product).get_slice(out.member)
-    if tile.swap:
-        layout, width = fx.make_layout((64, columns), (1, 64)), LINE
-    else:
-        layout, width = fx.make_layout((64, (box, columns // box)), (box, (1, 64 * box))), 2 * box
-    smem = fx.make_view(fx.apply_swizzle(place, swizzle(width)), layout)
     for r in range(tile.rows // 64):
         top, left = corner(out, row, column, r)
-        for i in range(tile.n // columns):
-            values = fx.make_view(
-                fx.get_iter(acc) + (r * (tile.n // 2) + i * (columns // 2)), chunk_layout(columns)
-            ).load()
+        for first, columns in pieces(tile):
+            if tile.swap:
+                layout, width = fx.make_layout((64, columns), (1, 64)), LINE
+            else:
+                layout, width = fx.make_layout((64, (box, columns // box)), (box, (1, 64 * box))), 2 * box
+            smem = fx.make_view(fx.apply_swizzle(place, swizzle(width)), layout)
+            atom = fx.make_mma_atom(nv.WGMMA(columns, 16, dtype))
+            product = fx.make_tiled_mma(atom, fx.make_layout((1, 1, 1), (0, 0, 0)))
+            copy = fx.make_tiled_copy_C(move, product).get_slice(out.member)
+            values = fx.make_view(fx.get_iter(acc) + (r * (tile.n // 2) + first // 2), chunk_layout(columns)).load()
             result = fx.make_rmem_tensor(chunk_layout(columns), dtype)
-            result.store(finished(out, values, top, left + i * columns, columns).to(dtype))
+            result.store(finished(out, values, top, left + first, columns).to(dtype))
             wait_for_stores(out)
             fx.copy(move, copy.retile(result), copy.partition_D(smem))
             out.turn.sync()
-            issue(out, place, top, left + i * columns, batch, Staging(columns, box))
+            issue(out, place, top, left + first, batch, Staging(columns, box))
 
 
 def wait_for_stores(out: Out) -> None:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from math import sqrt
 from typing import NamedTuple
 
-from .tile import LINE, Tile, problem, span, stages
+from .tile import LINE, Tile, limits, problem, span, stages
 from .winners import winner
 
 
@@ -27,6 +27,8 @@ class Rates(NamedTuple):
     """The most it can take."""
     ragged: float = 2.10
     """How much more it asks for where rows do not start at cache lines."""
+    by_threads: float = 1.25
+    """The same where threads ask."""
     memory: float = 3.75e12
     """Bytes a second, of reads."""
     overlap: float = 7.19
@@ -144,7 +146,7 @@ def tiles() -> tuple[Tile, ...]:
 
 
 def _shapes() -> Iterator[tuple[int, int, int, bool]]:
-    for n in (16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 240, 256):
+    for n in range(16, 257, 16):
         yield 64, n, 1, False
         yield 128, n, 2, False
         if n <= 128:
@@ -188,6 +190,8 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
         return None
     if given.promote and not tile.promotes:
         return None
+    if tile.swap and tile.n in (176, 208):
+        return None  # their results would leave 16 columns at a time
     if given.bits != 16 and tile.accumulators > (64 if tile.consumers == 3 else 128):
         return None  # not measured
     if given.blocked and (tile.n > 64 if tile.swap else 128 % tile.n):
@@ -202,9 +206,10 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     if given.promote:
         products = promoted(given, tile, products)
     ragged_x, ragged_y = given.ragged[::-1] if tile.swap else given.ragged
-    fetched = LINE * (
-        tile.m / wide * (rates.ragged if ragged_x else 1) + tile.n / high * (rates.ragged if ragged_y else 1)
-    )
+    more = rates.ragged if tile.fill == "engine" else rates.by_threads
+    few_x, few_y = limits(tile, rows, columns, x_major, y_major)
+    high_x, high_y = few_x or tile.m, few_y or tile.n
+    fetched = LINE * (high_x / wide * (more if ragged_x else 1) + high_y / high * (more if ragged_y else 1))
     # Few blocks have L2 to themselves, up to what a multiprocessor can take.
     feed = fetched / min(rates.l2_alone, rates.l2 * given.processors / active)
     # Copies of few rows cost the engine as much as longer ones.
@@ -212,7 +217,7 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
         1 if y_major == "k" else tile.n // high // span(tile.n)
     )
     # Tiles at the edges are slower; how much of that counts depends on what else their blocks do.
-    outside = rates.outside * (-rows % tile.m + -columns % tile.n) / waves
+    outside = rates.outside * (-rows % high_x + -columns % high_y) / waves
     depth = stages(tile)
     # What takes about as long as another gets in its way.
     near = rates.crowding

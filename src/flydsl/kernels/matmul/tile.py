@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 SHARED_BYTES = 233472
@@ -137,21 +138,41 @@ class Form(NamedTuple):
 
 
 class Staging(NamedTuple):
-    """How results leave by the copy engine: `columns` at a time of a warpgroup's 64 rows, in boxes of `box`."""
+    """How results leave by the copy engine: up to `columns` at a time of a warpgroup's 64 rows, in boxes of `box`."""
 
     columns: int
     box: int
 
 
+@lru_cache(None)
 def staging(tile: Tile) -> Staging:
-    """16-bit results in shared memory. Swapped tiles are stored with their rows, which C has in one piece, inside."""
+    """16-bit results in shared memory. Swapped tiles are stored with their rows, which C has in one piece, inside.
+
+    As many columns at a time as there may be, for each time is waited for; but a stage is worth more, if there are few.
+    """
     if tile.swap:
         return Staging(next(tile.n // x for x in range(1, 16) if tile.n % (16 * x) == 0 and tile.n // x <= 128), 64)
     box = span(tile.n)
-    if box == 16:
-        # As many boxes at a time as there may be, for each time is waited for.
-        return Staging(next(tile.n // x for x in range(1, 16) if tile.n % (16 * x) == 0 and tile.n // x <= 112), box)
-    return Staging(2 * box if tile.n % (2 * box) == 0 else box, box)
+    most = stages_beside(tile, box)
+    for times in range(-(-tile.n // 128), tile.n // box):
+        columns = -(-tile.n // (times * box)) * box
+        left = stages_beside(tile, columns)
+        if left >= most or left >= 6:
+            return Staging(columns, box)
+    return Staging(box, box)
+
+
+def stages_beside(tile: Tile, columns: int) -> int:
+    """How many stages there is room for, where results leave so many columns at a time."""
+    word = 16 if tile.together else 0
+    fixed = BARRIER_BYTES + word + (0 if tile.in_shares else tile.consumers * 2 * 64 * columns)
+    return min(MOST_STAGES, (SHARED_BYTES // tile.fits - RESERVED_BYTES - fixed) // stage_bytes(tile))
+
+
+def pieces(tile: Tile) -> list[tuple[int, int]]:
+    """The first column and the width of what leaves at a time."""
+    columns = staging(tile).columns
+    return [(first, min(columns, tile.n - first)) for first in range(0, tile.n, columns)]
 
 
 def span(rows: int) -> int:
@@ -171,8 +192,7 @@ def fixed_bytes(tile: Tile) -> int:
 
 def stages(tile: Tile) -> int:
     """As many as there is room for, up to a limit."""
-    room = SHARED_BYTES // tile.fits - RESERVED_BYTES
-    return min(MOST_STAGES, (room - fixed_bytes(tile)) // stage_bytes(tile))
+    return stages_beside(tile, staging(tile).columns)
 
 
 def limits(tile: Tile, rows: int, columns: int, x_major: str, y_major: str) -> tuple[int, int]:
@@ -232,6 +252,6 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
 
 
 __all__ = [
-    "BARRIER_BYTES", "LINE", "Form", "Staging", "Tile", "fetched", "fixed_bytes", "limits", "problem", "registers",
-    "span", "stage_bytes", "stages", "staging",
+    "BARRIER_BYTES", "LINE", "Form", "Staging", "Tile", "fetched", "fixed_bytes", "limits", "pieces", "problem",
+    "registers", "span", "stage_bytes", "stages", "staging",
 ]  # fmt: skip
