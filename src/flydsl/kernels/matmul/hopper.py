@@ -134,17 +134,18 @@ def hopper_kernel(
                     depth = (begin + origin + step) * bk
                     to_x, to_y = base + stage * elements_x, base_y + stage * elements_y
                     if fx.const_expr(tile.fill == "threads"):
-                        fill(matrices.x, to_x, top, rows, depth, k, batch_x, rows_x)
-                        fill(matrices.y, to_y, column * tile.n, columns, depth, k, batch, rows_y)
+                        pair = cast("Matrices", matrices)
+                        fill(pair.x, to_x, top, rows, depth, k, batch_x, rows_x)
+                        fill(pair.y, to_y, column * tile.n, columns, depth, k, batch, rows_y)
                         full[stage].arrive_after_copies(noinc=True)
                     else:
                         full[stage].expect_tx(LINE * (rows_x + rows_y))
                         fetch(
-                            load_x, to_x, full[stage], top, depth, batch_x, rows_x, form.x_major,
+                            cast("fx.nvgpu.TmaAtom", load_x), to_x, full[stage], top, depth, batch_x, rows_x, form.x_major,
                             tile.cluster if tile.shares == "x" else 1, place, part,
                         )  # fmt: skip
                         fetch(
-                            load_y, to_y, full[stage], column * tile.n, depth, batch, rows_y, form.y_major,
+                            cast("fx.nvgpu.TmaAtom", load_y), to_y, full[stage], column * tile.n, depth, batch, rows_y, form.y_major,
                             tile.cluster if tile.shares == "y" else 1, place, part,
                         )  # fmt: skip
                     fx.ktrace.range_pop()

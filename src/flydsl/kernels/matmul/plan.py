@@ -133,7 +133,7 @@ PARTS = (
 
 @lru_cache(1)
 def tiles() -> tuple[Tile, ...]:
-    """Every tile that is worth a look, not swapped."""
+    """Every tile that is worth a look."""
     found: list[Tile] = []
     for m, n, consumers, pingpong in _shapes():
         for splits, slices, together in PARTS:
@@ -141,7 +141,7 @@ def tiles() -> tuple[Tile, ...]:
                 tile = Tile(m, n, consumers, pingpong, cluster, shares, splits, False, slices, together)
                 large = splits == slices == 1 and m * n >= 128 * 128
                 if problem(tile) is None and (slices == 1 or n >= 64) and (cluster < 4 or large):
-                    found.append(tile)
+                    found += [tile, tile._replace(swap=True)]
     return tuple(found)
 
 
@@ -186,6 +186,8 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     room = (given.processors if tile.blocks <= 2 else given.processors * 10 // 11) * tile.fits // tile.blocks
     if parts > 1 and ((clusters > room and not tile.tail) or steps < 4 * parts):
         return None
+    if (rows <= tile.m // 2 and tile.m > 64) or (columns <= tile.n // 2 and tile.n > 32):
+        return None  # half of it is enough
     if tile.cluster > 1 and "mn" in (x_major, y_major) and problem(tile, x_major, y_major) is not None:
         return None
     if given.promote and not tile.promotes:
@@ -276,11 +278,10 @@ def candidates(given: Problem) -> list[Plan]:
     """All that can be used, the model's favourite first."""
     found: list[Plan] = []
     for tile in tiles():
-        for swap in (False, True):
-            one = plan(given, tile._replace(swap=swap))
-            if one is not None:
-                found.append(one)
-                found += tails(given, one)
+        one = plan(given, tile)
+        if one is not None:
+            found.append(one)
+            found += tails(given, one)
     return sorted(found, key=lambda p: p.clocks)
 
 

@@ -190,6 +190,7 @@ def fixed_bytes(tile: Tile) -> int:
     return BARRIER_BYTES + word + (0 if tile.in_shares else tile.consumers * 2 * 64 * staging(tile).columns)
 
 
+@lru_cache(None)
 def stages(tile: Tile) -> int:
     """As many as there is room for, up to a limit."""
     return stages_beside(tile, staging(tile).columns)
