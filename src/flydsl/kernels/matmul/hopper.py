@@ -141,11 +141,11 @@ def hopper_kernel(
                     else:
                         full[stage].expect_tx(LINE * (rows_x + rows_y))
                         fetch(
-                            cast("fx.nvgpu.TmaAtom", load_x), to_x, full[stage], top, depth, batch_x, rows_x, form.x_major,
+                            load_x, to_x, full[stage], top, depth, batch_x, rows_x, form.x_major,
                             tile.cluster if tile.shares == "x" else 1, place, part,
                         )  # fmt: skip
                         fetch(
-                            cast("fx.nvgpu.TmaAtom", load_y), to_y, full[stage], column * tile.n, depth, batch, rows_y, form.y_major,
+                            load_y, to_y, full[stage], column * tile.n, depth, batch, rows_y, form.y_major,
                             tile.cluster if tile.shares == "y" else 1, place, part,
                         )  # fmt: skip
                     fx.ktrace.range_pop()

@@ -80,7 +80,7 @@ def clear_rows(base: fx.Pointer, stages: fx.Int32, rows: int, first: int, member
 
 
 def fetch(
-    load: fx.nvgpu.TmaAtom,
+    load: fx.nvgpu.TmaAtom | None,
     smem: fx.Pointer,
     barrier: fx.nvgpu.MBarrier,
     row: fx.Int32,
@@ -93,6 +93,7 @@ def fetch(
     part: fx.Int32,
 ) -> None:
     """Rows of an operand to a stage; where a cluster shares them, this block's part of them to all."""
+    assert load is not None
     line = rows // cluster if major == "k" else span(rows)
     elements = load.nbytes * 8 // load.width
     mask = None
