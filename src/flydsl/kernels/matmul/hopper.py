@@ -27,7 +27,7 @@ import flydsl.expr as fx
 from flydsl.errors import DSLValueError
 
 from .groups import Group, count_tiles, first_group, group_at
-from .hopper_fill import Matrices, Matrix, clear_rows, fetch, fill, load_map
+from .hopper_fill import Matrices, Matrix, ask_early, clear_rows, fetch, fill, load_map
 from .hopper_out import Out, store_by_engine, store_by_threads, store_pieces, swizzle
 from .hopper_promote import Ring, Turns, release, sum_class, sum_once, sum_twice
 from .hopper_sums import add_sums, collect_sums, leave_sums, put_sums, share_out, wait_for_slices
@@ -85,7 +85,7 @@ def hopper_kernel(
         nv.cluster.sync()
     else:
         fx.barrier()
-    if fx.const_expr(form.overlap):
+    if fx.const_expr(form.overlap and form.early == 0):
         nv.griddepcontrol_wait()
         nv.griddepcontrol_launch()
     place, part = rank % tile.cluster, rank // tile.cluster
@@ -111,6 +111,16 @@ def hopper_kernel(
         per = fx.ceildiv(steps, tile.splits)
         begin = per * part
         steps = fx.max(fx.min(steps - begin, per), 0)
+    if fx.const_expr(form.early > 0):
+        if (role == 0) & (first < tiles):
+            row, column, batch = tile_position(tile_of(first, dealt, tile), grid, place)
+            origin, _ = slice_of(first, dealt, steps, tile)
+            depth, pair = (begin + origin) * bk, cast("Matrices", matrices)
+            ask_early(pair.x, row * tile.m, rows, depth, k, batch, tile.m, form.early, wide, place)
+            ask_early(pair.y, column * tile.n, columns, depth, k, batch, tile.n, form.early, high, place)
+        if fx.const_expr(form.overlap):
+            nv.griddepcontrol_wait()
+            nv.griddepcontrol_launch()
     few, many = registers(tile)
     if role == 0:
         if fx.const_expr(tile.consumers > 1):
@@ -448,12 +458,15 @@ def hopper(
     extents = k, batches
     count_c = fx.Int32(1) if form.grouped else batches
     load_x = load_y = matrices = None
+    if fx.const_expr(form.early > 0 and (form.grouped or (form.x_major, form.y_major) != ("k", "k"))):
+        raise DSLValueError(f"hopper: rows that lie along k are asked for early, and without groups, got {form}")
+    if fx.const_expr(form.early > 0 or tile.fill == "threads"):
+        matrices = Matrices(Matrix(fx.get_iter(x), step_x, batch_x), Matrix(fx.get_iter(y), step_y, batch_y))
     if fx.const_expr(tile.fill == "threads"):
         if fx.const_expr(form.promote or form.grouped or dtype.width != 16):
             raise DSLValueError(
                 f"hopper: threads fill stages with 16-bit types and without groups, got {dtype}, {form}"
             )
-        matrices = Matrices(Matrix(fx.get_iter(x), step_x, batch_x), Matrix(fx.get_iter(y), step_y, batch_y))
     else:
         rows_x, rows_y = fetched(tile, form)
         wide = tile.cluster // high

@@ -66,6 +66,28 @@ def fill(
 
 
 @flyc.jit
+def ask_early(
+    x: Matrix,
+    row: fx.Int32,
+    total: fx.Int32,
+    depth: fx.Int32,
+    k: fx.Int32,
+    batch: fx.Int32,
+    rows: int,
+    steps: int,
+    sharers: int,
+    place: fx.Int32,
+):
+    """Rows of the first steps to L2, each in one piece; of rows that a cluster shares, this block's. By 128 threads."""
+    nbytes = fx.min((k - depth) * (x.at.dtype.width // 8), steps * LINE) // 16 * 16
+    for i in range(fx.thread_idx.x, rows // sharers, 128):
+        at = row + i * sharers + place if sharers > 1 else row + i
+        if (at < total) & (nbytes > 0):
+            source = x.at + (fx.Int64(batch) * x.batch + fx.Int64(at) * x.step + depth)
+            fx.nvgpu.bulk_prefetch(source, nbytes=nbytes)
+
+
+@flyc.jit
 def clear_rows(base: fx.Pointer, stages: fx.Int32, rows: int, first: int, member: fx.Int32, members: int):
     """Zeros from row `first` on, in the first `stages` stages of an operand."""
     each = (rows - first) * UNITS
@@ -124,4 +146,4 @@ def load_map(
     return fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, (box, bk, 1), swizzle=width, l2_fetch=l2_fetch)
 
 
-__all__ = ["Matrices", "Matrix", "clear_rows", "fetch", "fill", "load_map"]
+__all__ = ["Matrices", "Matrix", "ask_early", "clear_rows", "fetch", "fill", "load_map"]
