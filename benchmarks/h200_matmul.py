@@ -122,7 +122,7 @@ def chosen(case: Case, processors: int, most: int) -> list[Plan]:
 def form_of(case: Case, plan: Plan) -> Form:
     given = problem_of(case, 132)
     rows, columns, x_major, y_major = operands(given, plan.tile.swap)
-    store = ("pairs" if plan.tile.in_shares else "engine") if case.n % 8 == 0 else "elements"
+    store = ("pairs" if plan.tile.by_threads else "engine") if case.n % 8 == 0 else "elements"
     edge = "pairs" if case.n % 8 == 0 and not plan.tile.swap else "elements"
     rows_x, rows_y = limits(plan.tile, rows, columns, x_major, y_major)
     return Form(
@@ -216,7 +216,6 @@ def name(plan: Plan) -> str:
     words += [f"s{t.slices}"] if t.slices > 1 else []
     words += ["tail"] if t.tail else ["together"] if t.together else []
     words += [f"f{t.fits}"] if t.fits > 1 else []
-    words += [t.fill] if t.fill != "engine" else []
     return " ".join([*words, *(["swap"] if t.swap else [])])
 
 

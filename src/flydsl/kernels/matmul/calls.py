@@ -175,7 +175,7 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
     form = Form(
         form_x.major,
         form_y.major,
-        "engine" if by_engine and not tile.in_shares else "pairs" if pairs and not tile.swap else "elements",
+        "engine" if by_engine and not tile.by_threads else "pairs" if pairs and not tile.swap else "elements",
         request.activation,
         "" if request.bias is None else "rows" if swapped else "columns",
         scale_x,

@@ -5,7 +5,7 @@ of few rows has tiles of few columns. A warpgroup fetches, the others multiply; 
 them, each with a full and an empty barrier. Blocks stay and take tile after tile.
 
 * Consumers work on one tile together, or take turns (`pingpong`): one stores while another multiplies.
-* Blocks of a cluster share the rows of one operand: each fetches a part of them for all.
+* Blocks of a cluster share the rows of one operand, or pairs of them those of both: each fetches a part for all.
 * Parts of K (`splits`) are summed by different blocks of a cluster, which then read each other's sums, each for its
   share of the columns, and add them in the order of K: the same bits in every run. Or (`slices`) blocks leave
   their sums in memory, and the block of the last slice waits for them and adds them, again in the order of K. It has
@@ -27,7 +27,7 @@ import flydsl.expr as fx
 from flydsl.errors import DSLValueError
 
 from .groups import Group, count_tiles, first_group, group_at
-from .hopper_fill import Matrices, Matrix, ask_early, clear_rows, fetch, fill, load_map
+from .hopper_fill import Matrices, Matrix, ask_early, clear_rows, fetch, load_map, sharers
 from .hopper_out import Out, store_by_engine, store_by_threads, store_pieces, swizzle
 from .hopper_promote import Ring, Turns, release, sum_class, sum_once, sum_twice
 from .hopper_sums import add_sums, collect_sums, leave_sums, put_sums, share_out, wait_for_slices
@@ -36,8 +36,8 @@ from .tile import BARRIER_BYTES, LINE, Form, Tile, fetched, fixed_bytes, registe
 
 @flyc.kernel
 def hopper_kernel(
-    load_x: fx.nvgpu.TmaAtom | None,
-    load_y: fx.nvgpu.TmaAtom | None,
+    load_x: fx.nvgpu.TmaAtom,
+    load_y: fx.nvgpu.TmaAtom,
     store_c: fx.nvgpu.TmaAtom | None,
     matrices: Matrices | None,
     c: fx.Pointer,
@@ -76,7 +76,7 @@ def hopper_kernel(
     if tid == 0:
         prefetch(load_x, load_y, store_c)
         for s in fx.range_constexpr(count):
-            full[s].init(128 if tile.fill == "threads" else 1)
+            full[s].init(1)
             empty[s].init(teams * tile.cluster)
         nv.fence_mbarrier_init()
     rank = fx.Int32(0)
@@ -91,8 +91,8 @@ def hopper_kernel(
     place, part = rank % tile.cluster, rank // tile.cluster
 
     # Tiles are dealt to clusters; a cluster's are beside or above each other.
-    high = tile.cluster if tile.shares == "y" else 1
-    wide = tile.cluster // high
+    high, wide = tile.high, tile.wide
+    of_x, of_y = sharers(tile, place, part)
     grid = Grid(fx.ceildiv(rows, tile.m * high), fx.ceildiv(columns, tile.n * wide), group, high, wide)
     first, stride = fx.block_idx.x // tile.blocks, fx.grid_dim.x // tile.blocks
     once = grid.rows * grid.columns * batches
@@ -116,8 +116,8 @@ def hopper_kernel(
             row, column, batch = tile_position(tile_of(first, dealt, tile), grid, place)
             origin, _ = slice_of(first, dealt, steps, tile)
             depth, pair = (begin + origin) * bk, cast("Matrices", matrices)
-            ask_early(pair.x, row * tile.m, rows, depth, k, batch, tile.m, form.early, wide, place)
-            ask_early(pair.y, column * tile.n, columns, depth, k, batch, tile.n, form.early, high, place)
+            ask_early(pair.x, row * tile.m, rows, depth, k, batch, tile.m, form.early, of_x)
+            ask_early(pair.y, column * tile.n, columns, depth, k, batch, tile.n, form.early, of_y)
         if fx.const_expr(form.overlap):
             nv.griddepcontrol_wait()
             nv.griddepcontrol_launch()
@@ -125,7 +125,7 @@ def hopper_kernel(
     if role == 0:
         if fx.const_expr(tile.consumers > 1):
             nv.setmaxnreg(few, increase=False)
-        if (tid == 0) | (tile.fill == "threads"):
+        if tid == 0:
             stage, phase = fx.Int32(0), fx.Int32(1)
             group_now = starting_group(offsets, rows)
             for at in range(first, tiles, stride):
@@ -143,21 +143,9 @@ def hopper_kernel(
                     fx.ktrace.range_push("issue copies")
                     depth = (begin + origin + step) * bk
                     to_x, to_y = base + stage * elements_x, base_y + stage * elements_y
-                    if fx.const_expr(tile.fill == "threads"):
-                        pair = cast("Matrices", matrices)
-                        fill(pair.x, to_x, top, rows, depth, k, batch_x, rows_x)
-                        fill(pair.y, to_y, column * tile.n, columns, depth, k, batch, rows_y)
-                        full[stage].arrive_after_copies(noinc=True)
-                    else:
-                        full[stage].expect_tx(LINE * (rows_x + rows_y))
-                        fetch(
-                            load_x, to_x, full[stage], top, depth, batch_x, rows_x, form.x_major,
-                            tile.cluster if tile.shares == "x" else 1, place, part,
-                        )  # fmt: skip
-                        fetch(
-                            load_y, to_y, full[stage], column * tile.n, depth, batch, rows_y, form.y_major,
-                            tile.cluster if tile.shares == "y" else 1, place, part,
-                        )  # fmt: skip
+                    full[stage].expect_tx(LINE * (rows_x + rows_y))
+                    fetch(load_x, to_x, full[stage], top, depth, batch_x, rows_x, form.x_major, of_x)
+                    fetch(load_y, to_y, full[stage], column * tile.n, depth, batch, rows_y, form.y_major, of_y)
                     fx.ktrace.range_pop()
                     stage = stage + 1
                     if stage == count:
@@ -235,8 +223,6 @@ def hopper_kernel(
                 for step in range(count_k):
                     fx.ktrace.range_push("wait full")
                     full[stage].wait(phase)
-                    if fx.const_expr(tile.fill == "threads"):
-                        nv.fence_proxy_async()
                     fx.ktrace.range_pop()
                     fx.ktrace.range_push("multiply")
                     fx.gemm(mma, acc, parts_x[None, None, None, stage], parts_y[None, None, None, stage], acc)
@@ -356,6 +342,8 @@ def tile_position(at: fx.Int32, grid: Grid, place: fx.Int32) -> tuple[fx.Int32, 
     which, inside = at // per_group, at % per_group
     height = fx.min(grid.rows - which * grid.group, grid.group)
     row, column = which * grid.group + inside % height, inside // height
+    if grid.high > 1 and grid.wide > 1:
+        return row * grid.high + place % grid.high, column * grid.wide + place // grid.high, batch
     if grid.high > 1:
         return row * grid.high + place, column, batch
     if grid.wide > 1:
@@ -454,24 +442,16 @@ def hopper(
     """
     nv, dtype = fx.nvgpu, x.dtype
     bk = depth_of(dtype)
-    high = tile.cluster if tile.shares == "y" else 1
     extents = k, batches
     count_c = fx.Int32(1) if form.grouped else batches
-    load_x = load_y = matrices = None
-    if fx.const_expr(form.early > 0 and (form.grouped or (form.x_major, form.y_major) != ("k", "k"))):
-        raise DSLValueError(f"hopper: rows that lie along k are asked for early, and without groups, got {form}")
-    if fx.const_expr(form.early > 0 or tile.fill == "threads"):
+    matrices = None
+    if fx.const_expr(form.early > 0):
+        if fx.const_expr(form.grouped or (form.x_major, form.y_major) != ("k", "k")):
+            raise DSLValueError(f"hopper: rows that lie along k are asked for early, and without groups, got {form}")
         matrices = Matrices(Matrix(fx.get_iter(x), step_x, batch_x), Matrix(fx.get_iter(y), step_y, batch_y))
-    if fx.const_expr(tile.fill == "threads"):
-        if fx.const_expr(form.promote or form.grouped or dtype.width != 16):
-            raise DSLValueError(
-                f"hopper: threads fill stages with 16-bit types and without groups, got {dtype}, {form}"
-            )
-    else:
-        rows_x, rows_y = fetched(tile, form)
-        wide = tile.cluster // high
-        load_x = load_map(x, (rows, k, count_c), step_x, batch_x, rows_x, wide, form.x_major, bk, form.l2_fetch)
-        load_y = load_map(y, (columns, *extents), step_y, batch_y, rows_y, high, form.y_major, bk, form.l2_fetch)
+    rows_x, rows_y = fetched(tile, form)
+    load_x = load_map(x, (rows, k, count_c), step_x, batch_x, rows_x, tile.wide, form.x_major, bk, form.l2_fetch)
+    load_y = load_map(y, (columns, *extents), step_y, batch_y, rows_y, tile.high, form.y_major, bk, form.l2_fetch)
     store_c = None
     if fx.const_expr(form.store == "engine"):
         width, box = staging(tile)

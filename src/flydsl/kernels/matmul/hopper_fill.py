@@ -1,8 +1,4 @@
-"""How stages of a Hopper product are filled: by the copy engine, or by the threads of a warpgroup.
-
-The engine asks L2 for lines of 128 bytes. Where rows start anywhere in lines, each row of a step is two of them;
-threads copy 16 bytes each, and L2 gives the sectors of 32 bytes that they touch.
-"""
+"""How stages of a Hopper product are filled: boxes of rows for the copy engine, and what it does not fetch."""
 
 from __future__ import annotations
 
@@ -11,11 +7,11 @@ from typing import NamedTuple
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from .tile import LINE, span
+from .tile import LINE, Tile, span
 
 
 class Matrix(NamedTuple):
-    """An operand as threads read it: rows of contiguous k, `step` elements apart, and `batch` between matrices."""
+    """An operand: rows of contiguous k, `step` elements apart, and `batch` between matrices."""
 
     at: fx.Pointer
     step: fx.Int64
@@ -27,42 +23,30 @@ class Matrices(NamedTuple):
     y: Matrix
 
 
-UNIT = 8
-"""Elements of 16 bits that a thread copies at a time."""
+class Sharers(NamedTuple):
+    """Blocks of a cluster that have rows in common: how many, which of them this one is, and a bit for each."""
+
+    count: int
+    place: fx.Int32
+    mask: fx.Int32 | None
+
+
+def sharers(tile: Tile, place: fx.Int32, part: fx.Int32) -> tuple[Sharers, Sharers]:
+    """Those of X, beside each other, and those of Y, above each other. A cluster's columns come one after the other."""
+    above, beside = (place % tile.high, place // tile.high) if tile.shares == "xy" else (place, place)
+    first = part * tile.cluster
+    row = fx.Int32(sum(1 << (i * tile.high) for i in range(tile.wide)))
+    column = fx.Int32((1 << tile.high) - 1)
+    if tile.shares == "xy":
+        row, column = row << above, column << (beside * tile.high)
+    return (
+        Sharers(tile.wide, beside, row << first if tile.wide > 1 else None),
+        Sharers(tile.high, above, column << first if tile.high > 1 else None),
+    )
+
+
 UNITS = LINE // 16
-"""Of a row of a stage."""
-
-
-@flyc.jit
-def fill(
-    x: Matrix,
-    smem: fx.Pointer,
-    row: fx.Int32,
-    total: fx.Int32,
-    depth: fx.Int32,
-    k: fx.Int32,
-    batch: fx.Int32,
-    rows: int,
-):
-    """Rows of a step to a stage, swizzled as the engine does it; zeros where the matrix has none. By 128 threads."""
-    tid = fx.thread_idx.x
-    mine, unit = tid // UNITS, tid % UNITS
-    atom = fx.make_copy_atom(fx.nvgpu.CpAsync(128, "cg", zero_fill=True), x.at.dtype)
-    one = fx.make_layout(UNIT, 1)
-    # Rows are whole units.
-    deep = depth + unit * UNIT < k
-    source = x.at + (fx.Int64(batch) * x.batch + fx.Int64(row + mine) * x.step + (depth + unit * UNIT))
-    target = smem + (mine * (UNIT * UNITS) + (unit ^ (mine % 8)) * UNIT)
-    each = 128 // UNITS
-    for i in fx.range_constexpr(-(-rows // each)):
-        there = deep & (row + mine + i * each < total)
-        to = fx.make_view(target + i * (each * UNIT * UNITS), one)
-        if fx.const_expr((i + 1) * each <= rows):
-            fx.copy(atom, fx.make_view(source, one), to, valid=there.select(fx.Int32(UNIT), 0))
-        else:
-            if mine + i * each < rows:
-                fx.copy(atom, fx.make_view(source, one), to, valid=there.select(fx.Int32(UNIT), 0))
-        source = source + x.step * each
+"""Of 16 bytes, of a row of a stage."""
 
 
 @flyc.jit
@@ -75,13 +59,12 @@ def ask_early(
     batch: fx.Int32,
     rows: int,
     steps: int,
-    sharers: int,
-    place: fx.Int32,
+    among: Sharers,
 ):
-    """Rows of the first steps to L2, each in one piece; of rows that a cluster shares, this block's. By 128 threads."""
+    """Rows of the first steps to L2, each in one piece; of rows that blocks share, this block's. By 128 threads."""
     nbytes = fx.min((k - depth) * (x.at.dtype.width // 8), steps * LINE) // 16 * 16
-    for i in range(fx.thread_idx.x, rows // sharers, 128):
-        at = row + i * sharers + place if sharers > 1 else row + i
+    for i in range(fx.thread_idx.x, rows // among.count, 128):
+        at = row + i * among.count + among.place if among.count > 1 else row + i
         if (at < total) & (nbytes > 0):
             source = x.at + (fx.Int64(batch) * x.batch + fx.Int64(at) * x.step + depth)
             fx.nvgpu.bulk_prefetch(source, nbytes=nbytes)
@@ -102,7 +85,7 @@ def clear_rows(base: fx.Pointer, stages: fx.Int32, rows: int, first: int, member
 
 
 def fetch(
-    load: fx.nvgpu.TmaAtom | None,
+    load: fx.nvgpu.TmaAtom,
     smem: fx.Pointer,
     barrier: fx.nvgpu.MBarrier,
     row: fx.Int32,
@@ -110,20 +93,16 @@ def fetch(
     batch: fx.Int32,
     rows: int,
     major: str,
-    cluster: int,
-    place: fx.Int32,
-    part: fx.Int32,
+    sharers: Sharers,
 ) -> None:
-    """Rows of an operand to a stage; where a cluster shares them, this block's part of them to all."""
-    assert load is not None
-    line = rows // cluster if major == "k" else span(rows)
+    """Rows of an operand to a stage; where blocks share them, this block's part of them to all."""
+    line = rows // sharers.count if major == "k" else span(rows)
     elements = load.nbytes * 8 // load.width
-    mask = None
     first = fx.Int32(0)
-    if cluster > 1:
-        mask = fx.Int32((1 << cluster) - 1) << (part * cluster)
-        first = place * (rows // cluster // line)
-    for i in range(rows // cluster // line):
+    if sharers.count > 1:
+        first = sharers.place * (rows // sharers.count // line)
+    mask = sharers.mask
+    for i in range(rows // sharers.count // line):
         at = first + i
         load.load((row + at * line, depth, batch), smem + at * elements, barrier, multicast=mask)
 
@@ -146,4 +125,4 @@ def load_map(
     return fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, (box, bk, 1), swizzle=width, l2_fetch=l2_fetch)
 
 
-__all__ = ["Matrices", "Matrix", "ask_early", "clear_rows", "fetch", "fill", "load_map"]
+__all__ = ["Matrices", "Matrix", "Sharers", "ask_early", "clear_rows", "fetch", "load_map", "sharers"]

@@ -95,7 +95,6 @@ def store_by_engine(out: Out, acc: fx.Tensor, row: fx.Int32, column: fx.Int32, b
     nv, tile, dtype = fx.nvgpu, out.tile, out.c.dtype
     most, box = staging(tile)
     place = fx.recast_iter(dtype, out.smem) + out.consumer * (64 * most)
-    move = fx.make_copy_atom(nv.StMatrix(4, trans=tile.swap), dtype)
     for r in range(tile.rows // 64):
         top, left = corner(out, row, column, r)
         for first, columns in pieces(tile):
@@ -104,6 +103,7 @@ def store_by_engine(out: Out, acc: fx.Tensor, row: fx.Int32, column: fx.Int32, b
             else:
                 layout, width = fx.make_layout((64, (box, columns // box)), (box, (1, 64 * box))), 2 * box
             smem = fx.make_view(fx.apply_swizzle(place, swizzle(width)), layout)
+            move = fx.make_copy_atom(nv.StMatrix(2 if columns % 16 else 4, trans=tile.swap), dtype)
             atom = fx.make_mma_atom(nv.WGMMA(columns, 16, dtype))
             product = fx.make_tiled_mma(atom, fx.make_layout((1, 1, 1), (0, 0, 0)))
             copy = fx.make_tiled_copy_C(move, product).get_slice(out.member)

@@ -27,8 +27,6 @@ class Rates(NamedTuple):
     """The most it can take."""
     ragged: float = 2.10
     """How much more it asks for where rows do not start at cache lines."""
-    by_threads: float = 1.25
-    """The same where threads ask."""
     memory: float = 3.75e12
     """Bytes a second, of reads."""
     overlap: float = 7.19
@@ -112,8 +110,7 @@ class Plan(NamedTuple):
         if tile.slices == 1:
             return 0, 0
         rows, columns, _, _ = operands(given, tile.swap)
-        high = tile.cluster if tile.shares == "y" else 1
-        units = ceildiv(rows, tile.m * high) * ceildiv(columns, tile.n * tile.cluster // high) * given.batches
+        units = ceildiv(rows, tile.m * tile.high) * ceildiv(columns, tile.n * tile.wide) * given.batches
         if tile.tail:
             units %= self.blocks // tile.blocks
         left = tile.slices if tile.together else tile.slices - 1
@@ -131,17 +128,29 @@ PARTS = (
 """How K is cut: by clusters, into slices whose sums one block adds up, or each its share of the columns."""
 
 
+SHARING = ((1, "y"), (2, "y"), (2, "x"), (4, "y"), (4, "x"), (4, "xy"))
+"""Clusters, and whose rows their blocks have in common."""
+
+
 @lru_cache(1)
 def tiles() -> tuple[Tile, ...]:
     """Every tile that is worth a look."""
     found: list[Tile] = []
     for m, n, consumers, pingpong in _shapes():
         for splits, slices, together in PARTS:
-            for cluster, shares in ((1, "y"), (2, "y"), (2, "x"), (4, "y"), (4, "x")):
+            for cluster, shares in SHARING:
                 tile = Tile(m, n, consumers, pingpong, cluster, shares, splits, False, slices, together)
                 large = splits == slices == 1 and m * n >= 128 * 128
-                if problem(tile) is None and (slices == 1 or n >= 64) and (cluster < 4 or large):
-                    found += [tile, tile._replace(swap=True)]
+                if (
+                    problem(tile) is not None
+                    or (slices > 1 and n < 64)
+                    or (cluster == 4 and not large and shares != "xy")
+                ):
+                    continue
+                found += [tile, tile._replace(swap=True)]
+                if cluster == 1 and slices == 1:
+                    beside = (tile._replace(fits=fits) for fits in (2, 3))
+                    found += [t._replace(swap=swap) for t in beside if problem(t) is None for swap in (False, True)]
     return tuple(found)
 
 
@@ -158,8 +167,14 @@ def _shapes() -> Iterator[tuple[int, int, int, bool]]:
             yield 64, n, 2, True
         if 64 <= n <= 128:
             yield 128, n, 2, True
+    for n in range(24, 137, 16):
+        yield 64, n, 1, False
+        yield 128, n, 2, False
+        if n > 64:
+            yield 256, n, 2, False
     yield 256, 144, 2, False
     yield 256, 160, 2, False
+    yield 192, 96, 3, False
     yield 192, 192, 3, False
 
 
@@ -175,8 +190,7 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     rates = rates or rates_of(given.bits)
     rows, columns, x_major, y_major = operands(given, tile.swap)
     bk = LINE * 8 // given.bits
-    high = tile.cluster if tile.shares == "y" else 1
-    wide = tile.cluster // high
+    high, wide = tile.high, tile.wide
     across = ceildiv(rows, tile.m * high)
     once = across * ceildiv(columns, tile.n * wide) * given.batches
     clusters = once * tile.slices
@@ -208,7 +222,7 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     if given.promote:
         products = promoted(given, tile, products)
     ragged_x, ragged_y = given.ragged[::-1] if tile.swap else given.ragged
-    more = rates.ragged if tile.fill == "engine" else rates.by_threads
+    more = rates.ragged
     few_x, few_y = limits(tile, rows, columns, x_major, y_major)
     high_x, high_y = few_x or tile.m, few_y or tile.n
     fetched = LINE * (high_x / wide * (more if ragged_x else 1) + high_y / high * (more if ragged_y else 1))
@@ -291,8 +305,7 @@ def tails(given: Problem, whole: Plan) -> list[Plan]:
     if tile.splits > 1 or tile.slices > 1 or tile.pingpong or tile.n < 64 or given.promote:
         return []
     rows, columns, _, _ = operands(given, tile.swap)
-    high = tile.cluster if tile.shares == "y" else 1
-    once = ceildiv(rows, tile.m * high) * ceildiv(columns, tile.n * tile.cluster // high) * given.batches
+    once = ceildiv(rows, tile.m * tile.high) * ceildiv(columns, tile.n * tile.wide) * given.batches
     room = whole.blocks // tile.cluster
     left = once % room
     if once <= room or not 0 < 2 * left <= room:
@@ -337,8 +350,7 @@ def best_in_groups(given: Problem) -> Plan:
 
 def blocks_in_groups(given: Problem, tile: Tile, rows: int) -> int:
     """To launch for `rows` rows of all groups together, however long each is."""
-    high = tile.cluster if tile.shares == "y" else 1
-    most = (ceildiv(rows, tile.m * high) + given.batches) * ceildiv(given.n, tile.n * tile.cluster // high)
+    most = (ceildiv(rows, tile.m * tile.high) + given.batches) * ceildiv(given.n, tile.n * tile.wide)
     return min(most, given.processors // tile.cluster) * tile.cluster
 
 

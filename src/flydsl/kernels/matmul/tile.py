@@ -28,7 +28,7 @@ class Tile(NamedTuple):
     m: int
     """Rows, a multiple of 64: those of all consumers together, or of each where they take turns."""
     n: int
-    """Columns, a multiple of 16 up to 256."""
+    """Columns, a multiple of 16 up to 256, or of 8 up to 144."""
     consumers: int = 2
     """Warpgroups that multiply."""
     pingpong: bool = False
@@ -36,7 +36,8 @@ class Tile(NamedTuple):
     cluster: int = 1
     """Blocks that share an operand, each fetching a part of it for all."""
     shares: str = "y"
-    """Whose rows they have in common: "y", blocks above each other, or "x", blocks beside each other."""
+    """Whose rows they have in common: "y", blocks above each other, "x", blocks beside each other, or "xy", pairs of
+    both."""
     splits: int = 1
     """Parts of K, each summed by a block of its own; the cluster adds them up."""
     swap: bool = False
@@ -49,8 +50,6 @@ class Tile(NamedTuple):
     """Slices are for those tiles that are left when all blocks have had as many whole ones."""
     fits: int = 1
     """Blocks that a multiprocessor has room for: the next launch's set up beside those that still multiply."""
-    fill: str = "engine"
-    """Who fills stages: the copy engine, or "threads", which are faster where rows start anywhere in cache lines."""
 
     @property
     def rows(self) -> int:
@@ -65,6 +64,21 @@ class Tile(NamedTuple):
     def in_shares(self) -> bool:
         """Whether a block stores some columns of each tile only: its threads do."""
         return self.splits > 1 or (self.together and not self.tail)
+
+    @property
+    def by_threads(self) -> bool:
+        """Whether threads store results: the copy engine's boxes are 16 columns, or 8 rows of C."""
+        return self.in_shares or (self.n % 16 != 0 and not self.swap)
+
+    @property
+    def high(self) -> int:
+        """Blocks of a cluster above each other, which share rows of Y."""
+        return {"y": self.cluster, "x": 1, "xy": 2}[self.shares]
+
+    @property
+    def wide(self) -> int:
+        """Blocks of a cluster beside each other, which share rows of X."""
+        return self.cluster // self.high
 
     @property
     def blocks(self) -> int:
@@ -157,7 +171,9 @@ def staging(tile: Tile) -> Staging:
     As many columns at a time as there may be, for each time is waited for; but a stage is worth more, if there are few.
     """
     if tile.swap:
-        return Staging(next(tile.n // x for x in range(1, 16) if tile.n % (16 * x) == 0 and tile.n // x <= 128), 64)
+        return Staging(next(tile.n // x for x in range(1, 33) if tile.n % (8 * x) == 0 and tile.n // x <= 144), 64)
+    if tile.by_threads:
+        return Staging(0, 0)
     box = span(tile.n)
     most = stages_beside(tile, box)
     for times in range(-(-tile.n // 128), tile.n // box):
@@ -171,7 +187,7 @@ def staging(tile: Tile) -> Staging:
 def stages_beside(tile: Tile, columns: int) -> int:
     """How many stages there is room for, where results leave so many columns at a time."""
     word = 16 if tile.together else 0
-    fixed = BARRIER_BYTES + word + (0 if tile.in_shares else tile.consumers * 2 * 64 * columns)
+    fixed = BARRIER_BYTES + word + (0 if tile.by_threads else tile.consumers * 2 * 64 * columns)
     return min(MOST_STAGES, (SHARED_BYTES // tile.fits - RESERVED_BYTES - fixed) // stage_bytes(tile))
 
 
@@ -193,7 +209,7 @@ def stage_bytes(tile: Tile) -> int:
 def fixed_bytes(tile: Tile) -> int:
     """Shared memory besides the stages: barriers, and results on their way out or a word for each consumer."""
     word = 16 if tile.together else 0
-    return BARRIER_BYTES + word + (0 if tile.in_shares else tile.consumers * 2 * 64 * staging(tile).columns)
+    return BARRIER_BYTES + word + (0 if tile.by_threads else tile.consumers * 2 * 64 * staging(tile).columns)
 
 
 @lru_cache(None)
@@ -205,10 +221,9 @@ def stages(tile: Tile) -> int:
 def limits(tile: Tile, rows: int, columns: int, x_major: str, y_major: str) -> tuple[int, int]:
     """`Form.rows_x` and `rows_y`: as many as the matrices have, in steps of the swizzle, where these are fewer."""
     x, y = -(-rows // 8) * 8, -(-columns // 8) * 8
-    share_x, share_y = (tile.cluster > 1 and tile.shares == which for which in "xy")
     return (
-        x if x < tile.m and x_major == "k" and not share_x else 0,
-        y if y < tile.n and y_major == "k" and not share_y else 0,
+        x if x < tile.m and x_major == "k" and tile.wide == 1 else 0,
+        y if y < tile.n and y_major == "k" and tile.high == 1 else 0,
     )
 
 
@@ -226,8 +241,8 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
     """Why there is no such kernel; None if there is."""
     if tile.m % 64 or tile.m <= 0 or (not tile.pingpong and tile.m % (64 * tile.consumers)):
         return f"a tile has 64 rows, or a multiple, for each of its {tile.consumers} consumers, got {tile.m}"
-    if tile.n % 16 or not 16 <= tile.n <= 256:
-        return f"a tile has 16 to 256 columns in steps of 16, got {tile.n}"
+    if tile.n % (16 if tile.n > 144 or y_major == "mn" else 8) or not 16 <= tile.n <= 256:
+        return f"a tile has 16 to 256 columns in steps of 16, or up to 144 of 8 where Y lies along k, got {tile.n}"
     if not 1 <= tile.consumers <= 3 or (tile.pingpong and tile.consumers != 2):
         return f"one to three warpgroups multiply, and two take turns, got {tile.consumers}"
     if tile.accumulators > MOST_SUMS[tile.consumers]:
@@ -238,18 +253,18 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
         return f"K is split in 1, 2, 4 or 8 and a cluster of 1, 2 or 4 shares, got {tile.splits} and {tile.cluster}"
     if tile.splits > 1 and (tile.n % (8 * tile.splits) or tile.pingpong):
         return f"{tile.splits} parts of K divide {tile.n} columns in steps of 8, and consumers do not take turns"
-    shared, major = (tile.n, y_major) if tile.shares == "y" else (tile.m, x_major)
-    if shared // (8 if major == "k" else span(shared)) % tile.cluster:
-        return f"{tile.cluster} blocks cannot share {shared} rows of {tile.shares}"
+    if tile.shares == "xy" and tile.cluster != 4:
+        return f"two pairs of blocks share rows of both, got a cluster of {tile.cluster}"
+    for shared, major, sharers in ((tile.n, y_major, tile.high), (tile.m, x_major, tile.wide)):
+        if shared // (8 if major == "k" else span(shared)) % sharers:
+            return f"{sharers} blocks cannot share {shared} rows of {tile.shares}"
     if tile.slices > 1 and (tile.splits > 1 or tile.pingpong or tile.slices > 16):
         return f"K has parts, or up to 16 slices and consumers that work together, got {tile.slices}"
     if tile.together and (tile.slices == 1 or tile.n % (8 * tile.slices)):
         return f"{tile.slices} slices of whole columns divide {tile.n} of them in steps of 8"
     if tile.tail and not tile.together:
         return "slices of the tiles that are left are added up in shares"
-    if tile.fill != "engine" and (tile.cluster > 1 or (x_major, y_major) != ("k", "k")):
-        return "threads fill stages with rows that lie along k, each block its own"
-    if tile.fits > 1 and (tile.consumers > 1 or tile.accumulators > 64 or tile.fits > 3):
+    if tile.fits > 1 and (tile.consumers > 1 or tile.accumulators > {2: 64, 3: 32}.get(tile.fits, 0)):
         return f"{tile.fits} blocks of {tile.threads} threads with {tile.accumulators} accumulators each"
     if stages(tile) < 2:
         return f"{tile.m} x {tile.n} has no room for two stages"
