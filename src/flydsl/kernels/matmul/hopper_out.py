@@ -107,13 +107,28 @@ def store_by_engine(out: Out, acc: fx.Tensor, row: fx.Int32, column: fx.Int32, b
             atom = fx.make_mma_atom(nv.WGMMA(columns, 16, dtype))
             product = fx.make_tiled_mma(atom, fx.make_layout((1, 1, 1), (0, 0, 0)))
             copy = fx.make_tiled_copy_C(move, product).get_slice(out.member)
-            values = fx.make_view(fx.get_iter(acc) + (r * (tile.n // 2) + first // 2), chunk_layout(columns)).load()
-            result = fx.make_rmem_tensor(chunk_layout(columns), dtype)
-            result.store(finished(out, values, top, left + first, columns).to(dtype))
+            sums = fx.make_view(fx.get_iter(acc) + (r * (tile.n // 2) + first // 2), chunk_layout(columns))
+            result = results(out, sums, top, left + first, columns)
             wait_for_stores(out)
             fx.copy(move, copy.retile(result), copy.partition_D(smem))
             out.turn.sync()
             issue(out, place, top, left + first, batch, Staging(columns, box))
+
+
+def results(out: Out, sums: fx.Tensor, top: fx.Int32, left: fx.Int32, columns: int) -> fx.Tensor:
+    """Sums of 64 rows and `columns` columns, finished, in C's type.
+
+    Sums are read by powers of two: others are copied to wider vectors, for which the products would wait.
+    """
+    dtype = out.c.dtype
+    found = fx.make_rmem_tensor(chunk_layout(columns), dtype)
+    first = 0
+    while first < columns:
+        width = 1 << ((columns - first).bit_length() - 1)
+        some, to = (fx.make_view(fx.get_iter(t) + first // 2, chunk_layout(width)) for t in (sums, found))
+        to.store(narrowed(finished(out, some.load(), top, left + first, width), dtype))
+        first += width
+    return found
 
 
 def wait_for_stores(out: Out) -> None:
@@ -140,8 +155,7 @@ def store_by_threads(
     dtype = out.c.dtype
     top, left = corner(out, row, column, repeat)
     left = left + shift
-    result = fx.make_rmem_tensor(chunk_layout(columns), dtype)
-    result.store(narrowed(finished(out, values.load(), top, left, columns), dtype))
+    result = results(out, values, top, left, columns)
     lane, warp = out.member % 32, out.member // 32
     top, left = top + warp * 16 + lane // 4, left + lane % 4 * 2
     origin = out.c + fx.Int64(batch) * out.step_batch

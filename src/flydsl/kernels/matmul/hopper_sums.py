@@ -80,7 +80,7 @@ def collect_sums(acc: fx.Tensor, place: fx.Pointer, count: int, others: int, siz
     """The sums of all slices, in their order; the last one's are here. `size` elements are between slices."""
     unit = fx.make_copy_atom(fx.nvgpu.LoadGlobal(128, cache="cg"), place.dtype)
     four = fx.make_layout(4, 1)
-    some = count if count <= 64 else next(x for x in (48, 40, 32, 16, 8) if count % x == 0)
+    some = next(x for x in (64, 32, 16, 8, 4) if count % x == 0)
     held = fx.make_rmem_tensor(fx.make_layout(some, 1), place.dtype)
     total = fx.make_rmem_tensor(fx.make_layout(some, 1), place.dtype)
     for first in range(0, count, some):
