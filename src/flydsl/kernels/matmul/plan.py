@@ -21,43 +21,43 @@ class Rates(NamedTuple):
     """What the hardware does, by measurement."""
 
     clock: float = 2.011e9
-    l2: float = 78.6
+    l2: float = 55.5
     """Bytes a multiprocessor gets from L2 in a clock, when all ask."""
-    l2_alone: float = 56.3
+    l2_alone: float = 67.4
     """The most it can take."""
-    ragged: float = 2.10
+    ragged: float = 1.86
     """How much more it asks for where rows do not start at cache lines."""
-    memory: float = 3.75e12
+    memory: float = 4.04e12
     """Bytes a second, of reads."""
-    overlap: float = 7.19
+    overlap: float = 3.44
     """The power that times of multiprocessors and of memory are added in."""
-    products: float = 1.0
+    products: float = 0.977
     """Clocks for a clock's products."""
-    shared: float = 0.327
+    shared: float = 0.383
     """How much of the time for reading operands from shared memory comes on top."""
-    crowding: float = 5.26
+    crowding: float = 5.85
     """The power that times of products and of their operands' way are added in."""
-    step: float = 59.1
+    step: float = 51.0
     """Clocks of a step for barriers, not hidden by another consumer."""
-    latency: float = 3839.0
+    latency: float = 3835.0
     """From the request of a stage to its arrival: a pipeline of few stages waits for it."""
-    start: float = 4326.0
+    start: float = 4696.0
     """Until the first product: launch, maps, barriers, the first stage's way from memory; and behind the last one."""
-    cluster: float = 1622.0
+    cluster: float = 1131.0
     """More of it where blocks are clusters."""
-    store: float = 18.2
+    store: float = 27.7
     """Bytes of results a clock, while consumers store and do nothing else."""
-    turns: float = 1.044
+    turns: float = 1.049
     """What taking turns costs the products."""
-    peer: float = 4.86
+    peer: float = 11.4
     """Bytes of another block's shared memory, a clock."""
-    gather: float = 24.8
+    gather: float = 31.1
     """Bytes of slices' sums a clock that who adds them up reads."""
-    outside: float = 1.83
+    outside: float = 1.56
     """Clocks the copy engine needs for a row of a tile that the matrix does not have."""
-    slices: float = 4366.0
+    slices: float = 3963.0
     """Clocks from the last slice's sums to the news of them."""
-    news: float = 6733.0
+    news: float = 5820.0
     """The same where blocks wait for each other."""
 
 
