@@ -202,14 +202,14 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
         return None
     if (rows <= tile.m // 2 and tile.m > 64) or (columns <= tile.n // 2 and tile.n > 32):
         return None  # half of it is enough
-    if tile.cluster > 1 and "mn" in (x_major, y_major) and problem(tile, x_major, y_major) is not None:
+    if "mn" in (x_major, y_major) and problem(tile, x_major, y_major) is not None:
         return None
     if given.promote and not tile.promotes:
         return None
     if tile.swap and tile.n in (176, 208):
         return None  # their results would leave 16 columns at a time
-    if given.bits != 16 and tile.accumulators > (64 if tile.consumers == 3 else 128):
-        return None  # not measured
+    if given.bits != 16 and not measured(tile):
+        return None
     if given.blocked and (tile.n > 64 if tile.swap else 128 % tile.n):
         return None
     waves = ceildiv(once if tile.tail else clusters, room)
@@ -275,6 +275,12 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     return Plan(tile, blocks, min(group, across), clocks)
 
 
+def measured(tile: Tile) -> bool:
+    """Whether a tile was among those that operands of 8 and 32 bits were measured with."""
+    few = tile.accumulators <= (64 if tile.consumers == 3 else 128)
+    return few and tile.n in (48, *range(32, 257, 32), 16) and tile.fits == 1 and tile.shares != "xy"
+
+
 def promoted(given: Problem, tile: Tile, products: float) -> float:
     """Clocks of a step whose sums threads add up: hidden, but not quite."""
     if tile.two_sets:
@@ -331,7 +337,11 @@ def best(given: Problem, whole: bool = False, arch: str | None = None) -> Plan:
 def candidates_in_groups(given: Problem) -> list[Plan]:
     """For groups of about `m` rows each, whose true numbers only the device knows; the favourite first."""
     return [
-        p for p in candidates(given) if p.tile.splits == p.tile.slices == 1 and not p.tile.swap and p.tile.cluster < 4
+        p
+        for p in candidates(given)
+        if p.tile.splits == p.tile.slices == p.tile.fits == 1
+        and p.tile.cluster < 4
+        and not (p.tile.swap or p.tile.by_threads)
     ]
 
 
