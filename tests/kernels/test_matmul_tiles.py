@@ -7,6 +7,7 @@ import pytest
 import torch
 from tests.covering import rows_of, some_of
 
+import flydsl.compiler as flyc
 from flydsl.kernels.matmul.hopper import hopper
 from flydsl.kernels.matmul.tile import Form, Tile, problem
 
@@ -116,6 +117,16 @@ def test_rows_are_asked_for_early(tile: Tile, rng: np.random.Generator, device: 
     form = Form("k", "k", "pairs" if tile.splits > 1 else "engine", early=4)
     c, _, a, b = product(100, 72, 168, tile, form, torch.bfloat16, torch.bfloat16, rng, device, batches=2)
     bound(c, a, b)
+
+
+@pytest.mark.parametrize("tile", [Tile(64, 48, 1, swap=True), Tile(128, 104, swap=True), Tile(64, 112, 1)], ids=str)
+def test_results_are_rounded_in_pairs(tile: Tile):
+    """Where they are not, the assembler reads sums among the products, and has each of those wait for the one before."""
+    x, y, c = (torch.zeros(256, 256, dtype=torch.bfloat16) for _ in range(3))
+    numbers = (256, 256, 256, 1, 256, 0, 256, 0, 256, 0, 8, 1, tile, Form("k", "k", "engine"))
+    compiled = flyc.compile(hopper, x, y, c, None, None, None, None, None, *numbers, target="cuda:sm_90a")
+    text = compiled.artifact.asm
+    assert "cvt.rn.bf16x2.f32" in text and "cvt.rn.bf16.f32" not in text
 
 
 @pytest.mark.covering
