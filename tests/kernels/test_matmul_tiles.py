@@ -121,7 +121,7 @@ def test_rows_are_asked_for_early(tile: Tile, rng: np.random.Generator, device: 
 
 @pytest.mark.parametrize("tile", [Tile(64, 48, 1, swap=True), Tile(128, 104, swap=True), Tile(64, 112, 1)], ids=str)
 def test_results_are_rounded_in_pairs(tile: Tile):
-    """Where they are not, the assembler reads sums among the products, and has each of those wait for the one before."""
+    """Else the assembler reads sums among the products, and has each of those wait for the one before."""
     x, y, c = (torch.zeros(256, 256, dtype=torch.bfloat16) for _ in range(3))
     numbers = (256, 256, 256, 1, 256, 0, 256, 0, 256, 0, 8, 1, tile, Form("k", "k", "engine"))
     compiled = flyc.compile(hopper, x, y, c, None, None, None, None, None, *numbers, target="cuda:sm_90a")
