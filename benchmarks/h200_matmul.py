@@ -30,7 +30,7 @@ import torch
 from flydsl.kernels.matmul.calls import FEW
 from flydsl.kernels.matmul.hopper import hopper
 from flydsl.kernels.matmul.plan import RATES, Plan, Problem, candidates, operands
-from flydsl.kernels.matmul.tile import Form, Tile, problem
+from flydsl.kernels.matmul.tile import Form, Tile, limits, problem
 from flydsl.kernels.matmul.workspace import scratch
 
 SHAPES = [
@@ -112,7 +112,7 @@ def chosen(case: Case, processors: int, most: int) -> list[Plan]:
     ranked = candidates(problem_of(case, processors))
     for plan in ranked:
         tile = plan.tile
-        shape = (tile.m, tile.n, tile.consumers, tile.pingpong, tile.splits, tile.slices, tile.cluster, tile.tail)
+        shape = tile._replace(shares="", swap=False, together=False)
         if shape not in seen and plan.clocks < 2.0 * ranked[0].clocks and len(found) < most:
             seen.add(shape)
             found.append(plan)
@@ -120,11 +120,14 @@ def chosen(case: Case, processors: int, most: int) -> list[Plan]:
 
 
 def form_of(case: Case, plan: Plan) -> Form:
-    _, _, x_major, y_major = operands(problem_of(case, 132), plan.tile.swap)
-    store = ("pairs" if plan.tile.in_shares else "engine") if case.n % 8 == 0 else "elements"
     given = problem_of(case, 132)
+    rows, columns, x_major, y_major = operands(given, plan.tile.swap)
+    store = ("pairs" if plan.tile.by_threads else "engine") if case.n % 8 == 0 else "elements"
     edge = "pairs" if case.n % 8 == 0 and not plan.tile.swap else "elements"
-    return Form(x_major, y_major, store, edge=edge, l2_fetch=128 if any(given.ragged) else 256)
+    rows_x, rows_y = limits(plan.tile, rows, columns, x_major, y_major)
+    return Form(
+        x_major, y_major, store, edge=edge, l2_fetch=128 if any(given.ragged) else 256, rows_x=rows_x, rows_y=rows_y
+    )
 
 
 def call(case: Case, plan: Plan, a, b, c) -> None:
@@ -212,6 +215,7 @@ def name(plan: Plan) -> str:
     words += [f"k{t.splits}"] if t.splits > 1 else []
     words += [f"s{t.slices}"] if t.slices > 1 else []
     words += ["tail"] if t.tail else ["together"] if t.together else []
+    words += [f"f{t.fits}"] if t.fits > 1 else []
     return " ".join([*words, *(["swap"] if t.swap else [])])
 
 

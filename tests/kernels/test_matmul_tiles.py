@@ -7,6 +7,7 @@ import pytest
 import torch
 from tests.covering import rows_of, some_of
 
+import flydsl.compiler as flyc
 from flydsl.kernels.matmul.hopper import hopper
 from flydsl.kernels.matmul.tile import Form, Tile, problem
 
@@ -24,7 +25,14 @@ TILES = [
     Tile(64, 64, 1, cluster=2, shares="x", slices=4, together=True),
     Tile(128, 96, slices=3, together=True, tail=True),
     Tile(64, 64, 1, slices=2, together=True, tail=True, swap=True),
+    Tile(64, 208, 1),
+    Tile(64, 40, 1, fits=3),
+    Tile(64, 88, 1, swap=True),
+    Tile(64, 48, 1, cluster=4, shares="xy"),
     # Each of what these have is in one of those above.
+    Tile(64, 64, 1, cluster=4, shares="xy", splits=2, swap=True),
+    Tile(256, 160),
+    Tile(192, 192, 3),
     Tile(128, 64, pingpong=True),
     Tile(128, 160, swap=True),
     Tile(128, 64, splits=4),
@@ -58,8 +66,7 @@ def product(
     x = matrix(rng, (batches, rows, k), form.x_major, dtype, device)
     y = matrix(rng, (batches, columns, k), form.y_major, dtype, device)
     c, whole = poisoned((batches, m, n), out, device)
-    high = tile.cluster if tile.shares == "y" else 1
-    once = -(-rows // (tile.m * high)) * -(-columns // (tile.n * tile.cluster // high)) * batches
+    once = -(-rows // (tile.m * tile.high)) * -(-columns // (tile.n * tile.wide)) * batches
     clusters = once * tile.slices
     # Of four tiles one or three are left over.
     wanted = 3 if tile.tail else clusters if tile.splits * tile.slices > 1 else 2
@@ -78,15 +85,49 @@ def product(
     return c, whole, a, b.transpose(1, 2)
 
 
-@pytest.mark.parametrize("tile", some_of(TILES, 11), ids=str)
+@pytest.mark.parametrize("tile", some_of(TILES, 15), ids=str)
 def test_tiles(tile: Tile, rng: np.random.Generator, device: str):
     assert problem(tile) is None
     m, n = (tile.n + 9, tile.m + 8) if tile.swap else (tile.m + 9, tile.n + 8)
     edge = "elements" if tile.swap else "pairs"
-    form = Form("k", "k", edge if tile.in_shares else "engine", edge=edge)
+    form = Form("k", "k", edge if tile.by_threads else "engine", edge=edge)
     c, whole, a, b = product(m, n, 200, tile, form, torch.bfloat16, torch.bfloat16, rng, device)
     bound(c, a, b)
     assert torch.isnan(whole[..., n:]).all()
+
+
+@pytest.mark.parametrize(
+    ("m", "tile", "rows"),
+    [(33, Tile(64, 32, 1), (40, 0)), (17, Tile(64, 32, 1, swap=True), (0, 24)), (100, Tile(128, 32), (104, 0))],
+    ids=str,
+)
+def test_rows_that_are_not_there_are_not_fetched(m: int, tile: Tile, rows, rng: np.random.Generator, device: str):
+    """They are multiplied all the same: not what another launch left in shared memory."""
+    form = Form("k", "k", "engine", rows_x=rows[0], rows_y=rows[1])
+    for k in (72, 1600):
+        c, whole, a, b = product(m, 72, k, tile, form, torch.bfloat16, torch.bfloat16, rng, device)
+        bound(c, a, b)
+        assert torch.isnan(whole[..., 72:]).all()
+
+
+@pytest.mark.parametrize(
+    "tile", [Tile(64, 32, 1, cluster=4, shares="xy"), Tile(64, 32, 1, splits=2), Tile(128, 64)], ids=str
+)
+def test_rows_are_asked_for_early(tile: Tile, rng: np.random.Generator, device: str):
+    """What lies outside the matrices is not, nor what lies behind k."""
+    form = Form("k", "k", "pairs" if tile.splits > 1 else "engine", early=4)
+    c, _, a, b = product(100, 72, 168, tile, form, torch.bfloat16, torch.bfloat16, rng, device, batches=2)
+    bound(c, a, b)
+
+
+@pytest.mark.parametrize("tile", [Tile(64, 48, 1, swap=True), Tile(128, 104, swap=True), Tile(64, 112, 1)], ids=str)
+def test_results_are_rounded_in_pairs(tile: Tile):
+    """Else the assembler reads sums among the products, and has each of those wait for the one before."""
+    x, y, c = (torch.zeros(256, 256, dtype=torch.bfloat16) for _ in range(3))
+    numbers = (256, 256, 256, 1, 256, 0, 256, 0, 256, 0, 8, 1, tile, Form("k", "k", "engine"))
+    compiled = flyc.compile(hopper, x, y, c, None, None, None, None, None, *numbers, target="cuda:sm_90a")
+    text = compiled.artifact.asm
+    assert "cvt.rn.bf16x2.f32" in text and "cvt.rn.bf16.f32" not in text
 
 
 @pytest.mark.covering
@@ -148,7 +189,7 @@ def test_the_same_bits_in_every_run(device: str):
     ("tile", "message"),
     [
         (Tile(96, 64), "a tile has 64 rows"),
-        (Tile(128, 40), "16 to 256 columns"),
+        (Tile(128, 152), "16 to 256 columns"),
         (Tile(256, 256), "256 accumulators"),
         (Tile(256, 64, 4), "one to three warpgroups"),
         (Tile(128, 64, splits=8, cluster=2), "at most 8 blocks"),

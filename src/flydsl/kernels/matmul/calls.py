@@ -16,7 +16,7 @@ from .operands import UNIT, Call, Matrix, Run, Target, left, result_form, right,
 from .pack import PARTS, Packing
 from .plan import Problem, best, rates_of
 from .request import FNUZ, FP8, Request
-from .tile import LINE, Form
+from .tile import LINE, Form, limits
 from .workspace import scratch
 
 if TYPE_CHECKING:
@@ -169,12 +169,13 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
         scale_x, scale_y = "line", "square"
     if swapped:
         scale_x, scale_y = scale_y, scale_x
+    rows_x, rows_y = limits(tile, rows, columns, form_x.major, form_y.major)
     from .hopper import hopper
 
     form = Form(
         form_x.major,
         form_y.major,
-        "engine" if by_engine and not tile.in_shares else "pairs" if pairs and not tile.swap else "elements",
+        "engine" if by_engine and not tile.by_threads else "pairs" if pairs and not tile.swap else "elements",
         request.activation,
         "" if request.bias is None else "rows" if swapped else "columns",
         scale_x,
@@ -182,6 +183,8 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
         promote,
         edge="pairs" if pairs and not tile.swap else "elements",
         l2_fetch=128 if form_x.ragged or form_y.ragged else 256,
+        rows_x=rows_x,
+        rows_y=rows_y,
     )
     turned = request.blocked
     numbers = (

@@ -5,7 +5,7 @@ of few rows has tiles of few columns. A warpgroup fetches, the others multiply; 
 them, each with a full and an empty barrier. Blocks stay and take tile after tile.
 
 * Consumers work on one tile together, or take turns (`pingpong`): one stores while another multiplies.
-* Blocks of a cluster share the rows of one operand: each fetches a part of them for all.
+* Blocks of a cluster share the rows of one operand, or pairs of them those of both: each fetches a part for all.
 * Parts of K (`splits`) are summed by different blocks of a cluster, which then read each other's sums, each for its
   share of the columns, and add them in the order of K: the same bits in every run. Or (`slices`) blocks leave
   their sums in memory, and the block of the last slice waits for them and adds them, again in the order of K. It has
@@ -24,9 +24,11 @@ from typing import NamedTuple, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl.errors import DSLValueError
 
 from .groups import Group, count_tiles, first_group, group_at
 from .hopper_factors import SENDERS, Ring, Sources, send_factors
+from .hopper_fill import Matrices, Matrix, ask_early, clear_rows, fetch, load_map, sharers
 from .hopper_out import Out, store_by_engine, store_by_threads, store_pieces, swizzle
 from .hopper_promote import Turns, release, sum_class, sum_once, sum_twice
 from .hopper_sums import add_sums, collect_sums, leave_sums, put_sums, share_out, wait_for_slices
@@ -35,6 +37,7 @@ from .tile import (
     LINE,
     Form,
     Tile,
+    fetched,
     fixed_bytes,
     registers,
     shared_bytes,
@@ -50,6 +53,7 @@ def hopper_kernel(
     load_x: fx.nvgpu.TmaAtom,
     load_y: fx.nvgpu.TmaAtom,
     store_c: fx.nvgpu.TmaAtom | None,
+    matrices: Matrices | None,
     c: fx.Pointer,
     bias: fx.Tensor | None,
     scale_x: fx.Tensor | None,
@@ -77,6 +81,7 @@ def hopper_kernel(
     role = nv.uniform(tid // 128)
     base = fx.get_dyn_shared(dtype)
     elements_x, elements_y = tile.m * bk, tile.n * bk
+    rows_x, rows_y = fetched(tile, form)
     base_y = base + count * elements_x
     after = fx.recast_iter(fx.Int8, base) + count * stage_bytes(tile)
     full = nv.MBarrier(fx.recast_iter(fx.Int64, after))
@@ -94,14 +99,14 @@ def hopper_kernel(
         nv.cluster.sync()
     else:
         fx.barrier()
-    if fx.const_expr(form.overlap):
+    if fx.const_expr(form.overlap and form.early == 0):
         nv.griddepcontrol_wait()
         nv.griddepcontrol_launch()
     place, part = rank % tile.cluster, rank // tile.cluster
 
     # Tiles are dealt to clusters; a cluster's are beside or above each other.
-    high = tile.cluster if tile.shares == "y" else 1
-    wide = tile.cluster // high
+    high, wide = tile.high, tile.wide
+    of_x, of_y = sharers(tile, place, part)
     grid = Grid(fx.ceildiv(rows, tile.m * high), fx.ceildiv(columns, tile.n * wide), group, high, wide)
     first, stride = fx.block_idx.x // tile.blocks, fx.grid_dim.x // tile.blocks
     once = grid.rows * grid.columns * batches
@@ -120,6 +125,16 @@ def hopper_kernel(
         per = fx.ceildiv(steps, tile.splits)
         begin = per * part
         steps = fx.max(fx.min(steps - begin, per), 0)
+    if fx.const_expr(form.early > 0):
+        if (role == 0) & (first < tiles):
+            row, column, batch = tile_position(tile_of(first, dealt, tile), grid, place)
+            origin, _ = slice_of(first, dealt, steps, tile)
+            depth, pair = (begin + origin) * bk, cast("Matrices", matrices)
+            ask_early(pair.x, row * tile.m, rows, depth, k, batch, tile.m, form.early, of_x)
+            ask_early(pair.y, column * tile.n, columns, depth, k, batch, tile.n, form.early, of_y)
+        if fx.const_expr(form.overlap):
+            nv.griddepcontrol_wait()
+            nv.griddepcontrol_launch()
     few, many = registers(tile)
     ring = Ring(full, empty, count, base, part, fx.recast_iter(fx.Float32, after + fixed_bytes(tile)))
     if role == 0:
@@ -141,16 +156,11 @@ def hopper_kernel(
                     empty[stage].wait(phase)
                     fx.ktrace.range_pop()
                     fx.ktrace.range_push("issue copies")
-                    full[stage].expect_tx(stage_bytes(tile))
                     depth = (begin + origin + step) * bk
-                    fetch(
-                        load_x, base + stage * elements_x, full[stage], top, depth, batch_x, tile.m,
-                        form.x_major, tile.cluster if tile.shares == "x" else 1, place, part,
-                    )  # fmt: skip
-                    fetch(
-                        load_y, base_y + stage * elements_y, full[stage], column * tile.n, depth, batch, tile.n,
-                        form.y_major, tile.cluster if tile.shares == "y" else 1, place, part,
-                    )  # fmt: skip
+                    to_x, to_y = base + stage * elements_x, base_y + stage * elements_y
+                    full[stage].expect_tx(LINE * (rows_x + rows_y))
+                    fetch(load_x, to_x, full[stage], top, depth, batch_x, rows_x, form.x_major, of_x)
+                    fetch(load_y, to_y, full[stage], column * tile.n, depth, batch, rows_y, form.y_major, of_y)
                     fx.ktrace.range_pop()
                     stage = stage + 1
                     if stage == count:
@@ -168,11 +178,19 @@ def hopper_kernel(
                     )
         if fx.const_expr(tile.splits > 1):
             nv.cluster.sync()
+            nv.cluster.arrive()
     else:
         if fx.const_expr(tile.consumers > 1):
             nv.setmaxnreg(many, increase=True)
         consumer = role - 1
         member = tid % 128
+        if fx.const_expr((rows_x, rows_y) != (tile.m, tile.n)):
+            # Rows that nobody fetches are those of results that nobody stores, but they are multiplied.
+            here = fx.min(fx.ceildiv(k, bk), count)
+            clear_rows(base, here, tile.m, rows_x, tid - 128, 128 * tile.consumers)
+            clear_rows(base_y, here, tile.n, rows_y, tid - 128, 128 * tile.consumers)
+            nv.fence_proxy_async()
+            nv.named_barrier(9, 128 * tile.consumers).sync()
         team = fx.make_layout((teams, 1, 1), (1, 0, 0))
         atom = nv.WGMMA(tile.n, bk // 4, dtype, b=dtype_y, major_a=form.x_major, major_b=form.y_major)
         mma = fx.make_tiled_mma(fx.make_mma_atom(atom), team)
@@ -259,6 +277,7 @@ def hopper_kernel(
                     add_sums(sums, member, r * values, part, each, tile.cluster, tile.splits, place)
                     for r in range(repeats)
                 ]
+                nv.cluster.arrive()
                 for r in fx.range_constexpr(repeats):
                     store_by_threads(out, added[r], row, column, batch, r, part * share, share)
             elif fx.const_expr(tile.together):
@@ -314,7 +333,9 @@ def hopper_kernel(
                 nv.tma_wait(0)
     if fx.const_expr(tile.blocks > 1):
         # Nobody leaves while another block may still write here, read here or count on a barrier here.
-        nv.cluster.sync()
+        if fx.const_expr(tile.splits == 1):
+            nv.cluster.arrive()
+        nv.cluster.wait()
 
 
 def prefetch(*maps: fx.nvgpu.TmaAtom | None) -> None:
@@ -342,6 +363,8 @@ def tile_position(at: fx.Int32, grid: Grid, place: fx.Int32) -> tuple[fx.Int32, 
     which, inside = at // per_group, at % per_group
     height = fx.min(grid.rows - which * grid.group, grid.group)
     row, column = which * grid.group + inside % height, inside // height
+    if grid.high > 1 and grid.wide > 1:
+        return row * grid.high + place % grid.high, column * grid.wide + place // grid.high, batch
     if grid.high > 1:
         return row * grid.high + place, column, batch
     if grid.wide > 1:
@@ -399,32 +422,6 @@ def operand(base: fx.Pointer, rows: int, bk: int, count: int, major: str) -> fx.
     return fx.make_view(fx.apply_swizzle(base, swizzle(width)), layout)
 
 
-def fetch(
-    load: fx.nvgpu.TmaAtom,
-    smem: fx.Pointer,
-    barrier: fx.nvgpu.MBarrier,
-    row: fx.Int32,
-    depth: fx.Int32,
-    batch: fx.Int32,
-    rows: int,
-    major: str,
-    cluster: int,
-    place: fx.Int32,
-    part: fx.Int32,
-) -> None:
-    """Rows of an operand to a stage; where a cluster shares them, this block's part of them to all."""
-    line = rows // cluster if major == "k" else span(rows)
-    elements = load.nbytes * 8 // load.width
-    mask = None
-    first = fx.Int32(0)
-    if cluster > 1:
-        mask = fx.Int32((1 << cluster) - 1) << (part * cluster)
-        first = place * (rows // cluster // line)
-    for i in range(rows // cluster // line):
-        at = first + i
-        load.load((row + at * line, depth, batch), smem + at * elements, barrier, multicast=mask)
-
-
 def depth_of(dtype: type[fx.Numeric]) -> int:
     """Elements of a step along K."""
     return LINE * 8 // dtype.width
@@ -467,13 +464,16 @@ def hopper(
     nv, dtype = fx.nvgpu, x.dtype
     tile = tile._replace(factors=form.blocked)
     bk = depth_of(dtype)
-    high = tile.cluster if tile.shares == "y" else 1
     extents = k, batches
     count_c = fx.Int32(1) if form.grouped else batches
-    load_x = load_map(
-        x, (rows, k, count_c), step_x, batch_x, tile.m, tile.cluster // high, form.x_major, bk, form.l2_fetch
-    )
-    load_y = load_map(y, (columns, *extents), step_y, batch_y, tile.n, high, form.y_major, bk, form.l2_fetch)
+    matrices = None
+    if fx.const_expr(form.early > 0):
+        if fx.const_expr(form.grouped or (form.x_major, form.y_major) != ("k", "k")):
+            raise DSLValueError(f"hopper: rows that lie along k are asked for early, and without groups, got {form}")
+        matrices = Matrices(Matrix(fx.get_iter(x), step_x, batch_x), Matrix(fx.get_iter(y), step_y, batch_y))
+    rows_x, rows_y = fetched(tile, form)
+    load_x = load_map(x, (rows, k, count_c), step_x, batch_x, rows_x, tile.wide, form.x_major, bk, form.l2_fetch)
+    load_y = load_map(y, (columns, *extents), step_y, batch_y, rows_y, tile.high, form.y_major, bk, form.l2_fetch)
     store_c = None
     if fx.const_expr(form.store == "engine"):
         width, box = staging(tile)
@@ -485,28 +485,10 @@ def hopper(
             store_c = nv.make_tma_atom(nv.TMAStore(), view, None, (64, box, 1), swizzle=2 * box)
     work_at, counters_at, offsets_at = [t if t is None else fx.get_iter(t) for t in (work, counters, offsets)]
     hopper_kernel(
-        load_x, load_y, store_c, fx.get_iter(c), bias, scale_x, scale_y, work_at, counters_at, dtype, y.dtype, tile,
-        form, rows, columns, k, batches, group, step_c, batch_c, offsets_at, scale_out,
-        value_attrs={"nvvm.minctasm": 1},
+        load_x, load_y, store_c, matrices, fx.get_iter(c), bias, scale_x, scale_y, work_at, counters_at, dtype,
+        y.dtype, tile, form, rows, columns, k, batches, group, step_c, batch_c, offsets_at, scale_out,
+        value_attrs={"nvvm.minctasm": tile.fits},
     ).launch(
         grid=blocks, block=tile.threads, cluster=tile.blocks, stream=stream, pdl=form.overlap,
         smem=shared_bytes(tile),
     )  # fmt: skip
-
-
-def load_map(
-    x: fx.Tensor,
-    extents: tuple[fx.Int32, fx.Int32, fx.Int32],
-    step: fx.Int64,
-    batch: fx.Int64,
-    rows: int,
-    cluster: int,
-    major: str,
-    bk: int,
-    l2_fetch: int,
-) -> fx.nvgpu.TmaAtom:
-    """The operand as (rows, k, batch) for the copy engine, in boxes of what one copy fetches."""
-    box, strides = (rows // cluster, (step, 1, batch)) if major == "k" else (span(rows), (1, step, batch))
-    width = LINE if major == "k" else 2 * box
-    view = fx.make_view(fx.get_iter(x), fx.make_layout(extents, strides))
-    return fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, (box, bk, 1), swizzle=width, l2_fetch=l2_fetch)

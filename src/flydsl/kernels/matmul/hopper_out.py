@@ -9,7 +9,7 @@ import flydsl.expr as fx
 
 from ..activations import activated
 from ..epilogue import narrowed
-from .tile import LINE, Form, Staging, Tile, staging
+from .tile import LINE, Form, Staging, Tile, pieces, staging
 
 
 def chunk_layout(columns: int) -> fx.Layout:
@@ -93,28 +93,42 @@ def along(out: Out, vector: fx.Tensor, direction: str, top: fx.Int32, left: fx.I
 def store_by_engine(out: Out, acc: fx.Tensor, row: fx.Int32, column: fx.Int32, batch: fx.Int32) -> None:
     """16-bit values through shared memory to the copy engine, which leaves out what lies outside C."""
     nv, tile, dtype = fx.nvgpu, out.tile, out.c.dtype
-    columns, box = staging(tile)
-    place = fx.recast_iter(dtype, out.smem) + out.consumer * (64 * columns)
-    product = fx.make_tiled_mma(fx.make_mma_atom(nv.WGMMA(columns, 16, dtype)), fx.make_layout((1, 1, 1), (0, 0, 0)))
-    move = fx.make_copy_atom(nv.StMatrix(4, trans=tile.swap), dtype)
-    copy = fx.make_tiled_copy_C(move, product).get_slice(out.member)
-    if tile.swap:
-        layout, width = fx.make_layout((64, columns), (1, 64)), LINE
-    else:
-        layout, width = fx.make_layout((64, (box, columns // box)), (box, (1, 64 * box))), 2 * box
-    smem = fx.make_view(fx.apply_swizzle(place, swizzle(width)), layout)
+    most, box = staging(tile)
+    place = fx.recast_iter(dtype, out.smem) + out.consumer * (64 * most)
     for r in range(tile.rows // 64):
         top, left = corner(out, row, column, r)
-        for i in range(tile.n // columns):
-            values = fx.make_view(
-                fx.get_iter(acc) + (r * (tile.n // 2) + i * (columns // 2)), chunk_layout(columns)
-            ).load()
-            result = fx.make_rmem_tensor(chunk_layout(columns), dtype)
-            result.store(finished(out, values, top, left + i * columns, columns).to(dtype))
+        for first, columns in pieces(tile):
+            if tile.swap:
+                layout, width = fx.make_layout((64, columns), (1, 64)), LINE
+            else:
+                layout, width = fx.make_layout((64, (box, columns // box)), (box, (1, 64 * box))), 2 * box
+            smem = fx.make_view(fx.apply_swizzle(place, swizzle(width)), layout)
+            move = fx.make_copy_atom(nv.StMatrix(2 if columns % 16 else 4, trans=tile.swap), dtype)
+            atom = fx.make_mma_atom(nv.WGMMA(columns, 16, dtype))
+            product = fx.make_tiled_mma(atom, fx.make_layout((1, 1, 1), (0, 0, 0)))
+            copy = fx.make_tiled_copy_C(move, product).get_slice(out.member)
+            sums = fx.make_view(fx.get_iter(acc) + (r * (tile.n // 2) + first // 2), chunk_layout(columns))
+            result = results(out, sums, top, left + first, columns)
             wait_for_stores(out)
             fx.copy(move, copy.retile(result), copy.partition_D(smem))
             out.turn.sync()
-            issue(out, place, top, left + i * columns, batch, Staging(columns, box))
+            issue(out, place, top, left + first, batch, Staging(columns, box))
+
+
+def results(out: Out, sums: fx.Tensor, top: fx.Int32, left: fx.Int32, columns: int) -> fx.Tensor:
+    """Sums of 64 rows and `columns` columns, finished, in C's type.
+
+    Sums are read by powers of two: others are copied to wider vectors, for which the products would wait.
+    """
+    dtype = out.c.dtype
+    found = fx.make_rmem_tensor(chunk_layout(columns), dtype)
+    first = 0
+    while first < columns:
+        width = 1 << ((columns - first).bit_length() - 1)
+        some, to = (fx.make_view(fx.get_iter(t) + first // 2, chunk_layout(width)) for t in (sums, found))
+        to.store(narrowed(finished(out, some.load(), top, left + first, width), dtype))
+        first += width
+    return found
 
 
 def wait_for_stores(out: Out) -> None:
@@ -141,8 +155,7 @@ def store_by_threads(
     dtype = out.c.dtype
     top, left = corner(out, row, column, repeat)
     left = left + shift
-    result = fx.make_rmem_tensor(chunk_layout(columns), dtype)
-    result.store(narrowed(finished(out, values.load(), top, left, columns), dtype))
+    result = results(out, values, top, left, columns)
     lane, warp = out.member % 32, out.member // 32
     top, left = top + warp * 16 + lane // 4, left + lane % 4 * 2
     origin = out.c + fx.Int64(batch) * out.step_batch

@@ -30,16 +30,28 @@ def add_sums(
     """This block's share of the columns, of all parts of K in order."""
     unit = fx.make_copy_atom(fx.UniversalCopy128b(), sums.dtype)
     four = fx.make_layout(4, 1)
-    total = fx.make_rmem_tensor(chunk_layout(count * 2), sums.dtype)
-    held = fx.make_rmem_tensor(chunk_layout(count * 2), sums.dtype)
+    held = fx.make_rmem_tensor(fx.make_layout((4, count // 4, splits), (1, 4, count)), sums.dtype)
+    begin = in_units(sums + ((part * (count // 4) + first // 4) * 512 + member * 4))
     for p in range(splits):
-        there = fx.nvgpu.cluster.peer(sums, p * cluster + place)
-        target = total if p == 0 else held
+        there = fx.nvgpu.cluster.peer(begin, p * cluster + place)
         for i in range(count // 4):
-            at = (part * (count // 4) + (first // 4 + i)) * 512 + member * 4
-            fx.copy_atom_call(unit, fx.make_view(there + at, four), fx.make_view(fx.get_iter(target) + i * 4, four))
-        if p:
-            total.store(total.load() + held.load())
+            fx.copy_atom_call(unit, fx.make_view(there + i * 512, four), held[None, i, p])
+    return in_order(held, count, splits)
+
+
+def in_units(place: fx.Pointer) -> fx.Pointer:
+    """The same place, known to start at a multiple of 16 bytes: of another block's address nobody else finds out."""
+    units = fx.PointerType.get(place.dtype.ir_type, place.address_space, 16)
+    return fx.inttoptr(units, fx.ptrtoint(place))
+
+
+def in_order(held: fx.Tensor, count: int, parts: int) -> fx.Tensor:
+    """The sums of all parts of K, one after the other."""
+    total = fx.make_rmem_tensor(chunk_layout(count * 2), held.dtype)
+    sums = held[None, None, 0].load()
+    for p in range(1, parts):
+        sums = sums + held[None, None, p].load()
+    fx.make_view(fx.get_iter(total), fx.make_layout((4, count // 4), (1, 4))).store(sums)
     return total
 
 
@@ -68,7 +80,7 @@ def collect_sums(acc: fx.Tensor, place: fx.Pointer, count: int, others: int, siz
     """The sums of all slices, in their order; the last one's are here. `size` elements are between slices."""
     unit = fx.make_copy_atom(fx.nvgpu.LoadGlobal(128, cache="cg"), place.dtype)
     four = fx.make_layout(4, 1)
-    some = count if count <= 64 else next(x for x in (48, 40, 32, 16, 8) if count % x == 0)
+    some = next(x for x in (64, 32, 16, 8, 4) if count % x == 0)
     held = fx.make_rmem_tensor(fx.make_layout(some, 1), place.dtype)
     total = fx.make_rmem_tensor(fx.make_layout(some, 1), place.dtype)
     for first in range(0, count, some):
@@ -100,11 +112,12 @@ def meet(counter: fx.Pointer, member: fx.Int32, which: fx.Int32, slices: int, fo
         before = fx.atomic_add(counter, 1, syncscope="device", ordering=fx.AtomicOrdering.Release)
         mine = fx.Int32(1) << which
         shares = mine
+        # Whoever has seen all come has seen their sums; so the last one looks, too.
+        seen = fx.generic_load(counter, memory_order=fx.AtomicOrdering.Acquire, syncscope="device")
         if (before & 0xFF) == slices - 1:
-            fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Acquire)
             shares = mine | (before >> GAVE_UP)
         else:
-            tries, seen = fx.Int32(0), before
+            tries = fx.Int32(0)
             while ((seen & 0xFF) < slices) & (tries < PATIENCE):
                 seen = fx.generic_load(counter, memory_order=fx.AtomicOrdering.Acquire, syncscope="device")
                 tries = tries + 1
@@ -118,11 +131,14 @@ def meet(counter: fx.Pointer, member: fx.Int32, which: fx.Int32, slices: int, fo
 
 @flyc.jit
 def depart(counter: fx.Pointer, member: fx.Int32, slices: int):
-    """The last to depart leaves a zero for the next launch."""
+    """The last to depart leaves a zero for the next launch.
+
+    Nothing but the counter is handed on, so nobody waits until results are in memory.
+    """
     if member == 0:
-        before = fx.atomic_add(counter, 1 << DEPARTED, syncscope="device", ordering=fx.AtomicOrdering.AcqRel)
+        before = fx.atomic_add(counter, 1 << DEPARTED, syncscope="device", ordering=fx.AtomicOrdering.Monotonic)
         if ((before >> DEPARTED) & 0xFF) == slices - 1:
-            counter[0] = 0
+            fx.generic_store(counter, 0, memory_order=fx.AtomicOrdering.Monotonic, syncscope="device")
 
 
 def gather_sums(place: fx.Pointer, count: int, slices: int, size: int) -> fx.Tensor:
@@ -133,12 +149,7 @@ def gather_sums(place: fx.Pointer, count: int, slices: int, size: int) -> fx.Ten
     for p in range(slices):
         for i in range(count // 4):
             fx.copy_atom_call(unit, fx.make_view(place + (p * size + i * 512), four), held[None, i, p])
-    total = fx.make_rmem_tensor(chunk_layout(count * 2), place.dtype)
-    sums = held[None, None, 0].load()
-    for p in range(1, slices):
-        sums = sums + held[None, None, p].load()
-    fx.make_view(fx.get_iter(total), fx.make_layout((4, count // 4), (1, 4))).store(sums)
-    return total
+    return in_order(held, count, slices)
 
 
 @flyc.jit

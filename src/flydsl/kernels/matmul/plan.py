@@ -13,7 +13,7 @@ from functools import lru_cache
 from math import sqrt
 from typing import NamedTuple
 
-from .tile import LINE, Tile, problem, span, stages
+from .tile import LINE, Tile, limits, problem, span, stages
 from .winners import winner
 
 
@@ -21,43 +21,43 @@ class Rates(NamedTuple):
     """What the hardware does, by measurement."""
 
     clock: float = 2.011e9
-    l2: float = 78.6
+    l2: float = 55.5
     """Bytes a multiprocessor gets from L2 in a clock, when all ask."""
-    l2_alone: float = 56.3
+    l2_alone: float = 67.4
     """The most it can take."""
-    ragged: float = 2.10
+    ragged: float = 1.86
     """How much more it asks for where rows do not start at cache lines."""
-    memory: float = 3.75e12
+    memory: float = 4.04e12
     """Bytes a second, of reads."""
-    overlap: float = 7.19
+    overlap: float = 3.44
     """The power that times of multiprocessors and of memory are added in."""
-    products: float = 1.0
+    products: float = 0.977
     """Clocks for a clock's products."""
-    shared: float = 0.327
+    shared: float = 0.383
     """How much of the time for reading operands from shared memory comes on top."""
-    crowding: float = 5.26
+    crowding: float = 5.85
     """The power that times of products and of their operands' way are added in."""
-    step: float = 59.1
+    step: float = 51.0
     """Clocks of a step for barriers, not hidden by another consumer."""
-    latency: float = 3839.0
+    latency: float = 3835.0
     """From the request of a stage to its arrival: a pipeline of few stages waits for it."""
-    start: float = 4326.0
+    start: float = 4696.0
     """Until the first product: launch, maps, barriers, the first stage's way from memory; and behind the last one."""
-    cluster: float = 1622.0
+    cluster: float = 1131.0
     """More of it where blocks are clusters."""
-    store: float = 18.2
+    store: float = 27.7
     """Bytes of results a clock, while consumers store and do nothing else."""
-    turns: float = 1.044
+    turns: float = 1.049
     """What taking turns costs the products."""
-    peer: float = 4.86
+    peer: float = 11.4
     """Bytes of another block's shared memory, a clock."""
-    gather: float = 24.8
+    gather: float = 31.1
     """Bytes of slices' sums a clock that who adds them up reads."""
-    outside: float = 1.83
+    outside: float = 1.56
     """Clocks the copy engine needs for a row of a tile that the matrix does not have."""
-    slices: float = 4366.0
+    slices: float = 3963.0
     """Clocks from the last slice's sums to the news of them."""
-    news: float = 6733.0
+    news: float = 5820.0
     """The same where blocks wait for each other."""
 
 
@@ -110,8 +110,7 @@ class Plan(NamedTuple):
         if tile.slices == 1:
             return 0, 0
         rows, columns, _, _ = operands(given, tile.swap)
-        high = tile.cluster if tile.shares == "y" else 1
-        units = ceildiv(rows, tile.m * high) * ceildiv(columns, tile.n * tile.cluster // high) * given.batches
+        units = ceildiv(rows, tile.m * tile.high) * ceildiv(columns, tile.n * tile.wide) * given.batches
         if tile.tail:
             units %= self.blocks // tile.blocks
         left = tile.slices if tile.together else tile.slices - 1
@@ -129,22 +128,34 @@ PARTS = (
 """How K is cut: by clusters, into slices whose sums one block adds up, or each its share of the columns."""
 
 
+SHARING = ((1, "y"), (2, "y"), (2, "x"), (4, "y"), (4, "x"), (4, "xy"))
+"""Clusters, and whose rows their blocks have in common."""
+
+
 @lru_cache(1)
 def tiles() -> tuple[Tile, ...]:
-    """Every tile that is worth a look, not swapped."""
+    """Every tile that is worth a look."""
     found: list[Tile] = []
     for m, n, consumers, pingpong in _shapes():
         for splits, slices, together in PARTS:
-            for cluster, shares in ((1, "y"), (2, "y"), (2, "x"), (4, "y"), (4, "x")):
+            for cluster, shares in SHARING:
                 tile = Tile(m, n, consumers, pingpong, cluster, shares, splits, False, slices, together)
                 large = splits == slices == 1 and m * n >= 128 * 128
-                if problem(tile) is None and (slices == 1 or n >= 64) and (cluster < 4 or large):
-                    found.append(tile)
+                if (
+                    problem(tile) is not None
+                    or (slices > 1 and n < 64)
+                    or (cluster == 4 and not large and shares != "xy")
+                ):
+                    continue
+                found += [tile, tile._replace(swap=True)]
+                if cluster == 1 and slices == 1:
+                    beside = (tile._replace(fits=fits) for fits in (2, 3))
+                    found += [t._replace(swap=swap) for t in beside if problem(t) is None for swap in (False, True)]
     return tuple(found)
 
 
 def _shapes() -> Iterator[tuple[int, int, int, bool]]:
-    for n in (16, 32, 48, 64, 96, 128, 160, 192, 224, 256):
+    for n in range(16, 257, 16):
         yield 64, n, 1, False
         yield 128, n, 2, False
         if n <= 128:
@@ -156,6 +167,15 @@ def _shapes() -> Iterator[tuple[int, int, int, bool]]:
             yield 64, n, 2, True
         if 64 <= n <= 128:
             yield 128, n, 2, True
+    for n in range(24, 137, 16):
+        yield 64, n, 1, False
+        yield 128, n, 2, False
+        if n > 64:
+            yield 256, n, 2, False
+    yield 256, 144, 2, False
+    yield 256, 160, 2, False
+    yield 192, 96, 3, False
+    yield 192, 192, 3, False
 
 
 def operands(given: Problem, swap: bool) -> tuple[int, int, str, str]:
@@ -171,20 +191,25 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     tile = tile._replace(factors=given.blocked)
     rows, columns, x_major, y_major = operands(given, tile.swap)
     bk = LINE * 8 // given.bits
-    high = tile.cluster if tile.shares == "y" else 1
-    wide = tile.cluster // high
+    high, wide = tile.high, tile.wide
     across = ceildiv(rows, tile.m * high)
     once = across * ceildiv(columns, tile.n * wide) * given.batches
     clusters = once * tile.slices
     steps = ceildiv(given.k, bk)
     parts = tile.splits * tile.slices
     # Clusters of more than two blocks do not fit all groups of multiprocessors.
-    room = (given.processors if tile.blocks <= 2 else given.processors * 10 // 11) // tile.blocks
+    room = (given.processors if tile.blocks <= 2 else given.processors * 10 // 11) * tile.fits // tile.blocks
     if parts > 1 and ((clusters > room and not tile.tail) or steps < 4 * parts):
         return None
-    if tile.cluster > 1 and "mn" in (x_major, y_major) and problem(tile, x_major, y_major) is not None:
+    if (rows <= tile.m // 2 and tile.m > 64) or (columns <= tile.n // 2 and tile.n > 32):
+        return None  # half of it is enough
+    if "mn" in (x_major, y_major) and problem(tile, x_major, y_major) is not None:
         return None
     if given.promote and not tile.promotes:
+        return None
+    if tile.swap and tile.n in (176, 208):
+        return None  # their results would leave 16 columns at a time
+    if given.bits != 16 and not measured(tile):
         return None
     if given.blocked and tile.swap and tile.n > 64:
         return None
@@ -198,9 +223,10 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     if given.promote:
         products = promoted(given, tile, products)
     ragged_x, ragged_y = given.ragged[::-1] if tile.swap else given.ragged
-    fetched = LINE * (
-        tile.m / wide * (rates.ragged if ragged_x else 1) + tile.n / high * (rates.ragged if ragged_y else 1)
-    )
+    more = rates.ragged
+    few_x, few_y = limits(tile, rows, columns, x_major, y_major)
+    high_x, high_y = few_x or tile.m, few_y or tile.n
+    fetched = LINE * (high_x / wide * (more if ragged_x else 1) + high_y / high * (more if ragged_y else 1))
     # Few blocks have L2 to themselves, up to what a multiprocessor can take.
     feed = fetched / min(rates.l2_alone, rates.l2 * given.processors / active)
     # Copies of few rows cost the engine as much as longer ones.
@@ -208,7 +234,7 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
         1 if y_major == "k" else tile.n // high // span(tile.n)
     )
     # Tiles at the edges are slower; how much of that counts depends on what else their blocks do.
-    outside = rates.outside * (-rows % tile.m + -columns % tile.n) / waves
+    outside = rates.outside * (-rows % high_x + -columns % high_y) / waves
     depth = stages(tile)
     # What takes about as long as another gets in its way.
     near = rates.crowding
@@ -250,6 +276,12 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     return Plan(tile, blocks, min(group, across), clocks)
 
 
+def measured(tile: Tile) -> bool:
+    """Whether a tile was among those that operands of 8 and 32 bits were measured with."""
+    few = tile.accumulators <= (64 if tile.consumers == 3 else 128)
+    return few and tile.n in (48, *range(32, 257, 32), 16) and tile.fits == 1 and tile.shares != "xy"
+
+
 def promoted(given: Problem, tile: Tile, products: float) -> float:
     """Clocks of a step whose sums threads add up: hidden, but not quite."""
     if tile.two_sets:
@@ -267,11 +299,10 @@ def candidates(given: Problem) -> list[Plan]:
     """All that can be used, the model's favourite first."""
     found: list[Plan] = []
     for tile in tiles():
-        for swap in (False, True):
-            one = plan(given, tile._replace(swap=swap))
-            if one is not None:
-                found.append(one)
-                found += tails(given, one)
+        one = plan(given, tile)
+        if one is not None:
+            found.append(one)
+            found += tails(given, one)
     return sorted(found, key=lambda p: p.clocks)
 
 
@@ -281,8 +312,7 @@ def tails(given: Problem, whole: Plan) -> list[Plan]:
     if tile.splits > 1 or tile.slices > 1 or tile.pingpong or tile.n < 64 or given.promote:
         return []
     rows, columns, _, _ = operands(given, tile.swap)
-    high = tile.cluster if tile.shares == "y" else 1
-    once = ceildiv(rows, tile.m * high) * ceildiv(columns, tile.n * tile.cluster // high) * given.batches
+    once = ceildiv(rows, tile.m * tile.high) * ceildiv(columns, tile.n * tile.wide) * given.batches
     room = whole.blocks // tile.cluster
     left = once % room
     if once <= room or not 0 < 2 * left <= room:
@@ -308,7 +338,11 @@ def best(given: Problem, whole: bool = False, arch: str | None = None) -> Plan:
 def candidates_in_groups(given: Problem) -> list[Plan]:
     """For groups of about `m` rows each, whose true numbers only the device knows; the favourite first."""
     return [
-        p for p in candidates(given) if p.tile.splits == p.tile.slices == 1 and not p.tile.swap and p.tile.cluster < 4
+        p
+        for p in candidates(given)
+        if p.tile.splits == p.tile.slices == p.tile.fits == 1
+        and p.tile.cluster < 4
+        and not (p.tile.swap or p.tile.by_threads)
     ]
 
 
@@ -327,8 +361,7 @@ def best_in_groups(given: Problem) -> Plan:
 
 def blocks_in_groups(given: Problem, tile: Tile, rows: int) -> int:
     """To launch for `rows` rows of all groups together, however long each is."""
-    high = tile.cluster if tile.shares == "y" else 1
-    most = (ceildiv(rows, tile.m * high) + given.batches) * ceildiv(given.n, tile.n * tile.cluster // high)
+    most = (ceildiv(rows, tile.m * tile.high) + given.batches) * ceildiv(given.n, tile.n * tile.wide)
     return min(most, given.processors // tile.cluster) * tile.cluster
 
 

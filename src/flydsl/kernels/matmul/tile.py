@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
-SHARED_BYTES = 232448
-"""What a block of sm_90 may have."""
+SHARED_BYTES = 233472
+"""Of a multiprocessor of sm_90."""
+RESERVED_BYTES = 1024
+"""Of each block, for the system."""
 LINE = 128
 """Bytes of a tile's row along K, the widest the swizzle takes."""
 
@@ -15,13 +18,17 @@ BARRIER_BYTES = 16 * MOST_STAGES
 """Of a full and an empty barrier for each stage."""
 
 
+MOST_SUMS = {1: 128, 2: 160, 3: 96}
+"""Registers of a consumer's thread that may hold sums."""
+
+
 class Tile(NamedTuple):
     """D = X Y^T in tiles of m x n; X is A and Y is B, or the other way round where operands are swapped."""
 
     m: int
     """Rows, a multiple of 64: those of all consumers together, or of each where they take turns."""
     n: int
-    """Columns, a multiple of 16 up to 256."""
+    """Columns, a multiple of 16 up to 256, or of 8 up to 144."""
     consumers: int = 2
     """Warpgroups that multiply."""
     pingpong: bool = False
@@ -29,7 +36,8 @@ class Tile(NamedTuple):
     cluster: int = 1
     """Blocks that share an operand, each fetching a part of it for all."""
     shares: str = "y"
-    """Whose rows they have in common: "y", blocks above each other, or "x", blocks beside each other."""
+    """Whose rows they have in common: "y", blocks above each other, "x", blocks beside each other, or "xy", pairs of
+    both."""
     splits: int = 1
     """Parts of K, each summed by a block of its own; the cluster adds them up."""
     swap: bool = False
@@ -40,6 +48,8 @@ class Tile(NamedTuple):
     """Each slice's block adds up its share of the columns, instead of the last one all."""
     tail: bool = False
     """Slices are for those tiles that are left when all blocks have had as many whole ones."""
+    fits: int = 1
+    """Blocks that a multiprocessor has room for: the next launch's set up beside those that still multiply."""
     factors: bool = False
     """Factors of blocks lie beside each stage."""
 
@@ -56,6 +66,21 @@ class Tile(NamedTuple):
     def in_shares(self) -> bool:
         """Whether a block stores some columns of each tile only: its threads do."""
         return self.splits > 1 or (self.together and not self.tail)
+
+    @property
+    def by_threads(self) -> bool:
+        """Whether threads store results: the copy engine's boxes are 16 columns, or 8 rows of C."""
+        return self.in_shares or (self.n % 16 != 0 and not self.swap)
+
+    @property
+    def high(self) -> int:
+        """Blocks of a cluster above each other, which share rows of Y."""
+        return {"y": self.cluster, "x": 1, "xy": 2}[self.shares]
+
+    @property
+    def wide(self) -> int:
+        """Blocks of a cluster beside each other, which share rows of X."""
+        return self.cluster // self.high
 
     @property
     def blocks(self) -> int:
@@ -119,25 +144,61 @@ class Form(NamedTuple):
     l2_fetch: int = 256
     """Bytes that L2 fetches from memory at least, for the copy engine."""
 
+    early: int = 0
+    """Steps of a block's first tile that it asks L2 for while the kernel in front in the stream still runs.
+
+    Nothing is read by that: what the kernel in front writes, it writes in L2.
+    """
+
+    rows_x: int = 0
+    """Rows of X that a step of a tile fetches, where the matrix has fewer than the tile; 0 for all."""
+    rows_y: int = 0
+
     @property
     def blocked(self) -> bool:
         return self.scale_x in ("line", "square")
 
 
 class Staging(NamedTuple):
-    """How results leave by the copy engine: `columns` at a time of a warpgroup's 64 rows, in boxes of `box`."""
+    """How results leave by the copy engine: up to `columns` at a time of a warpgroup's 64 rows, in boxes of `box`."""
 
     columns: int
     box: int
 
 
+@lru_cache(None)
 def staging(tile: Tile) -> Staging:
-    """16-bit results in shared memory. Swapped tiles are stored with their rows, which C has in one piece, inside."""
+    """16-bit results in shared memory. Swapped tiles are stored with their rows, which C has in one piece, inside.
+
+    As many columns at a time as there may be, for each time is waited for; but a stage is worth more, if there are few.
+    """
     if tile.swap:
-        return Staging(tile.n if tile.n <= 128 else tile.n // 2, 64)
-    box = next(x for x in (64, 32, 16) if tile.n % x == 0)
-    # Where factors lie beside the stages, wider ones would cost a stage.
-    return Staging(2 * box if tile.n % (2 * box) == 0 and not tile.factors else box, box)
+        return Staging(next(tile.n // x for x in range(1, 33) if tile.n % (8 * x) == 0 and tile.n // x <= 144), 64)
+    if tile.by_threads:
+        return Staging(0, 0)
+    box = span(tile.n)
+    most = stages_beside(tile, box)
+    for times in range(-(-tile.n // 128), tile.n // box):
+        columns = -(-tile.n // (times * box)) * box
+        left = stages_beside(tile, columns)
+        if left >= most or left >= 6:
+            return Staging(columns, box)
+    return Staging(box, box)
+
+
+def stages_beside(tile: Tile, columns: int) -> int:
+    """How many stages there is room for, where results leave so many columns at a time."""
+    word = 16 if tile.together else 0
+    fixed = BARRIER_BYTES + word + (0 if tile.by_threads else tile.consumers * 2 * 64 * columns)
+    return min(
+        MOST_STAGES, (SHARED_BYTES // tile.fits - RESERVED_BYTES - fixed) // (stage_bytes(tile) + factor_bytes(tile))
+    )
+
+
+def pieces(tile: Tile) -> list[tuple[int, int]]:
+    """The first column and the width of what leaves at a time."""
+    columns = staging(tile).columns
+    return [(first, min(columns, tile.n - first)) for first in range(0, tile.n, columns)]
 
 
 def span(rows: int) -> int:
@@ -167,17 +228,32 @@ def factor_bytes(tile: Tile) -> int:
 def fixed_bytes(tile: Tile) -> int:
     """Shared memory besides the stages: barriers, and results on their way out or a word for each consumer."""
     word = 16 if tile.together else 0
-    return BARRIER_BYTES + word + (0 if tile.in_shares else tile.consumers * 2 * 64 * staging(tile).columns)
+    return BARRIER_BYTES + word + (0 if tile.by_threads else tile.consumers * 2 * 64 * staging(tile).columns)
 
 
+@lru_cache(None)
 def stages(tile: Tile) -> int:
     """As many as there is room for, up to a limit."""
-    return min(MOST_STAGES, (SHARED_BYTES - fixed_bytes(tile)) // (stage_bytes(tile) + factor_bytes(tile)))
+    return stages_beside(tile, staging(tile).columns)
 
 
 def shared_bytes(tile: Tile) -> int:
     """Stages, what is fixed, and behind it the factors of all stages."""
     return stages(tile) * (stage_bytes(tile) + factor_bytes(tile)) + fixed_bytes(tile)
+
+
+def limits(tile: Tile, rows: int, columns: int, x_major: str, y_major: str) -> tuple[int, int]:
+    """`Form.rows_x` and `rows_y`: as many as the matrices have, in steps of the swizzle, where these are fewer."""
+    x, y = -(-rows // 8) * 8, -(-columns // 8) * 8
+    return (
+        x if x < tile.m and x_major == "k" and tile.wide == 1 else 0,
+        y if y < tile.n and y_major == "k" and tile.high == 1 else 0,
+    )
+
+
+def fetched(tile: Tile, form: Form) -> tuple[int, int]:
+    """Rows of X and of Y that a block's step takes from the matrices."""
+    return form.rows_x or tile.m, form.rows_y or tile.n
 
 
 def registers(tile: Tile) -> tuple[int, int]:
@@ -189,11 +265,11 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
     """Why there is no such kernel; None if there is."""
     if tile.m % 64 or tile.m <= 0 or (not tile.pingpong and tile.m % (64 * tile.consumers)):
         return f"a tile has 64 rows, or a multiple, for each of its {tile.consumers} consumers, got {tile.m}"
-    if tile.n % 16 or not 16 <= tile.n <= 256:
-        return f"a tile has 16 to 256 columns in steps of 16, got {tile.n}"
+    if tile.n % (16 if tile.n > 144 or y_major == "mn" else 8) or not 16 <= tile.n <= 256:
+        return f"a tile has 16 to 256 columns in steps of 16, or up to 144 of 8 where Y lies along k, got {tile.n}"
     if not 1 <= tile.consumers <= 3 or (tile.pingpong and tile.consumers != 2):
         return f"one to three warpgroups multiply, and two take turns, got {tile.consumers}"
-    if tile.accumulators > (64 if tile.consumers == 3 else 128):
+    if tile.accumulators > MOST_SUMS[tile.consumers]:
         return f"{tile.m} x {tile.n} for {tile.consumers} consumers needs {tile.accumulators} accumulators a thread"
     if tile.blocks > 8:
         return f"a cluster has at most 8 blocks, got {tile.cluster} x {tile.splits}"
@@ -201,15 +277,19 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
         return f"K is split in 1, 2, 4 or 8 and a cluster of 1, 2 or 4 shares, got {tile.splits} and {tile.cluster}"
     if tile.splits > 1 and (tile.n % (8 * tile.splits) or tile.pingpong):
         return f"{tile.splits} parts of K divide {tile.n} columns in steps of 8, and consumers do not take turns"
-    shared, major = (tile.n, y_major) if tile.shares == "y" else (tile.m, x_major)
-    if shared // (8 if major == "k" else span(shared)) % tile.cluster:
-        return f"{tile.cluster} blocks cannot share {shared} rows of {tile.shares}"
+    if tile.shares == "xy" and tile.cluster != 4:
+        return f"two pairs of blocks share rows of both, got a cluster of {tile.cluster}"
+    for shared, major, sharers in ((tile.n, y_major, tile.high), (tile.m, x_major, tile.wide)):
+        if shared // (8 if major == "k" else span(shared)) % sharers:
+            return f"{sharers} blocks cannot share {shared} rows of {tile.shares}"
     if tile.slices > 1 and (tile.splits > 1 or tile.pingpong or tile.slices > 16):
         return f"K has parts, or up to 16 slices and consumers that work together, got {tile.slices}"
     if tile.together and (tile.slices == 1 or tile.n % (8 * tile.slices)):
         return f"{tile.slices} slices of whole columns divide {tile.n} of them in steps of 8"
     if tile.tail and not tile.together:
         return "slices of the tiles that are left are added up in shares"
+    if tile.fits > 1 and (tile.consumers > 1 or tile.accumulators > {2: 64, 3: 32}.get(tile.fits, 0)):
+        return f"{tile.fits} blocks of {tile.threads} threads with {tile.accumulators} accumulators each"
     if stages(tile) < 2:
         return f"{tile.m} x {tile.n} has no room for two stages"
     if tile.splits > 1 and stages(tile) * stage_bytes(tile) < 4 * tile.m * tile.n:
@@ -218,6 +298,6 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
 
 
 __all__ = [
-    "BARRIER_BYTES", "LINE", "SHARED_BYTES", "Form", "Staging", "Tile", "factor_bytes", "fixed_bytes", "lines_of",
-    "problem", "registers", "shared_bytes", "span", "squares_of", "stage_bytes", "stages", "staging",
+    "BARRIER_BYTES", "LINE", "Form", "Staging", "Tile", "factor_bytes", "fetched", "fixed_bytes", "limits", "lines_of",
+    "pieces", "problem", "registers", "shared_bytes", "span", "squares_of", "stage_bytes", "stages", "staging",
 ]  # fmt: skip

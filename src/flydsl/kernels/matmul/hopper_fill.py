@@ -1,0 +1,128 @@
+"""How stages of a Hopper product are filled: boxes of rows for the copy engine, and what it does not fetch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+
+from .tile import LINE, Tile, span
+
+
+class Matrix(NamedTuple):
+    """An operand: rows of contiguous k, `step` elements apart, and `batch` between matrices."""
+
+    at: fx.Pointer
+    step: fx.Int64
+    batch: fx.Int64
+
+
+class Matrices(NamedTuple):
+    x: Matrix
+    y: Matrix
+
+
+class Sharers(NamedTuple):
+    """Blocks of a cluster that have rows in common: how many, which of them this one is, and a bit for each."""
+
+    count: int
+    place: fx.Int32
+    mask: fx.Int32 | None
+
+
+def sharers(tile: Tile, place: fx.Int32, part: fx.Int32) -> tuple[Sharers, Sharers]:
+    """Those of X, beside each other, and those of Y, above each other. A cluster's columns come one after the other."""
+    above, beside = (place % tile.high, place // tile.high) if tile.shares == "xy" else (place, place)
+    first = part * tile.cluster
+    row = fx.Int32(sum(1 << (i * tile.high) for i in range(tile.wide)))
+    column = fx.Int32((1 << tile.high) - 1)
+    if tile.shares == "xy":
+        row, column = row << above, column << (beside * tile.high)
+    return (
+        Sharers(tile.wide, beside, row << first if tile.wide > 1 else None),
+        Sharers(tile.high, above, column << first if tile.high > 1 else None),
+    )
+
+
+UNITS = LINE // 16
+"""Of 16 bytes, of a row of a stage."""
+
+
+@flyc.jit
+def ask_early(
+    x: Matrix,
+    row: fx.Int32,
+    total: fx.Int32,
+    depth: fx.Int32,
+    k: fx.Int32,
+    batch: fx.Int32,
+    rows: int,
+    steps: int,
+    among: Sharers,
+):
+    """Rows of the first steps to L2, each in one piece; of rows that blocks share, this block's. By 128 threads."""
+    nbytes = fx.min((k - depth) * (x.at.dtype.width // 8), steps * LINE) // 16 * 16
+    for i in range(fx.thread_idx.x, rows // among.count, 128):
+        at = row + i * among.count + among.place if among.count > 1 else row + i
+        if (at < total) & (nbytes > 0):
+            source = x.at + (fx.Int64(batch) * x.batch + fx.Int64(at) * x.step + depth)
+            fx.nvgpu.bulk_prefetch(source, nbytes=nbytes)
+
+
+@flyc.jit
+def clear_rows(base: fx.Pointer, stages: fx.Int32, rows: int, first: int, member: fx.Int32, members: int):
+    """Zeros from row `first` on, in the first `stages` stages of an operand."""
+    each = (rows - first) * UNITS
+    zero = fx.make_rmem_tensor(fx.make_layout(4, 1), fx.Int32)
+    zero.fill(0)
+    words = fx.recast_iter(fx.Int32, base)
+    unit = fx.make_copy_atom(fx.UniversalCopy128b(), fx.Int32)
+    if fx.const_expr(each > 0):
+        for i in range(member, stages * each, members):
+            at = i // each * (rows * (LINE // 4)) + (first * UNITS + i % each) * 4
+            fx.copy_atom_call(unit, zero, fx.make_view(words + at, fx.make_layout(4, 1)))
+
+
+def fetch(
+    load: fx.nvgpu.TmaAtom,
+    smem: fx.Pointer,
+    barrier: fx.nvgpu.MBarrier,
+    row: fx.Int32,
+    depth: fx.Int32,
+    batch: fx.Int32,
+    rows: int,
+    major: str,
+    sharers: Sharers,
+) -> None:
+    """Rows of an operand to a stage; where blocks share them, this block's part of them to all."""
+    line = rows // sharers.count if major == "k" else span(rows)
+    elements = load.nbytes * 8 // load.width
+    first = fx.Int32(0)
+    if sharers.count > 1:
+        first = sharers.place * (rows // sharers.count // line)
+    mask = sharers.mask
+    for i in range(rows // sharers.count // line):
+        at = first + i
+        load.load((row + at * line, depth, batch), smem + at * elements, barrier, multicast=mask)
+
+
+def load_map(
+    x: fx.Tensor,
+    extents: tuple[fx.Int32, fx.Int32, fx.Int32],
+    step: fx.Int64,
+    batch: fx.Int64,
+    rows: int,
+    cluster: int,
+    major: str,
+    bk: int,
+    l2_fetch: int,
+) -> fx.nvgpu.TmaAtom:
+    """The operand as (rows, k, batch) for the copy engine, in boxes of what one copy fetches."""
+    box, strides = (rows // cluster, (step, 1, batch)) if major == "k" else (span(rows), (1, step, batch))
+    width = LINE if major == "k" else 2 * box
+    view = fx.make_view(fx.get_iter(x), fx.make_layout(extents, strides))
+    return fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, (box, bk, 1), swizzle=width, l2_fetch=l2_fetch)
+
+
+__all__ = ["Matrices", "Matrix", "Sharers", "ask_early", "clear_rows", "fetch", "load_map", "sharers"]
