@@ -30,7 +30,7 @@ from .groups import Group, count_tiles, first_group, group_at
 from .hopper_factors import SENDERS, Ring, Sources, send_factors
 from .hopper_fill import Matrices, Matrix, ask_early, clear_rows, fetch, load_map, sharers
 from .hopper_out import Out, store_by_engine, store_by_threads, store_pieces, swizzle
-from .hopper_promote import Turns, release, sum_class, sum_once, sum_twice
+from .hopper_promote import release, sum_class, sum_once, sum_twice
 from .hopper_sums import add_sums, collect_sums, leave_sums, put_sums, share_out, wait_for_slices
 from .tile import (
     BARRIER_BYTES,
@@ -233,10 +233,9 @@ def hopper_kernel(
                 if fx.const_expr(tile.two_sets):
                     sum_twice(grand, out, ring, mma, parts_x, parts_y, row, column, count_k, stage, phase)
                 else:
-                    turns = Turns(mine_next, other_next, consumer == 0)
                     me = (consumer if teams > 1 else fx.Int32(0)) * 128
                     sum_once(
-                        grand, out, ring, turns, mma, dtype, me, parts_y, row, column, count_k, stage, phase
+                        grand, out, ring, mma, dtype, me, parts_y, row, column, count_k, stage, phase
                     )  # fmt: skip
             else:
                 acc.fill(0)

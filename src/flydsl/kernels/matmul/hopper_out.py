@@ -72,19 +72,23 @@ def finished(out: Out, values: fx.Vector, top: fx.Int32, left: fx.Int32, columns
 
 
 def along(out: Out, vector: fx.Tensor, direction: str, top: fx.Int32, left: fx.Int32, columns: int) -> fx.Vector:
-    """A vector's values for a thread's part of 64 rows and `columns` columns: one for each row or each column."""
+    """A vector's values for a thread's part of 64 rows and `columns` columns: one for each row or each column.
+
+    Of what is not stored, the last one: loads without a condition are under way together.
+    """
     lane = out.member % 32
     found = fx.make_rmem_tensor(chunk_layout(columns), fx.Float32)
     if direction == "rows":
         for v in range(2):
-            value = element_at(vector, top + out.member // 32 * 16 + lane // 4 + 8 * v, out.rows)
+            at = fx.min(top + out.member // 32 * 16 + lane // 4 + 8 * v, out.rows - 1)
+            value = fx.Float32(vector[at])
             for j in range(columns // 8):
                 for e in range(2):
                     found[(e, v, j), 0, 0] = value
     else:
         for j in range(columns // 8):
             for e in range(2):
-                value = element_at(vector, left + lane % 4 * 2 + 8 * j + e, out.columns)
+                value = fx.Float32(vector[fx.min(left + lane % 4 * 2 + 8 * j + e, out.columns - 1)])
                 for v in range(2):
                     found[(e, v, j), 0, 0] = value
     return found.load()
@@ -186,14 +190,6 @@ def store_pieces(out: Out, acc: fx.Tensor, row: fx.Int32, column: fx.Int32, batc
     for r in range(out.tile.rows // 64):
         piece = fx.make_view(fx.get_iter(acc) + r * (n // 2), chunk_layout(n))
         store_by_threads(out, piece, row, column, batch, r, fx.Int32(0), n)
-
-
-@flyc.jit
-def element_at(vector: fx.Tensor, at: fx.Int32, count: fx.Int32):
-    value = fx.Float32(0.0)
-    if at < count:
-        value = fx.Float32(vector[at])
-    return value
 
 
 @flyc.jit

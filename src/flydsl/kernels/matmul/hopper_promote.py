@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import gcd
-from typing import NamedTuple
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -11,19 +10,6 @@ import flydsl.expr as fx
 from .hopper_factors import Ring, advance, factors, scale_counts, take_factors
 from .hopper_out import Out, swizzle
 from .tile import LINE, Tile
-
-PRODUCTS = 4
-"""Of a stage: 32 bytes along K each."""
-LATE = 4
-"""Products of a consumer that are done when it is the other's turn; all of them: that are issued."""
-
-
-class Turns(NamedTuple):
-    """Barriers of two consumers that issue their products one after the other."""
-
-    mine: fx.nvgpu.named_barrier
-    next: fx.nvgpu.named_barrier
-    first: fx.Boolean
 
 
 def factors_of_columns(out: Out, held: fx.Tensor, first: int, column: fx.Int32) -> list[fx.Float32]:
@@ -70,16 +56,13 @@ def add_step(out: Out, grand: fx.Tensor, acc: fx.Tensor, held: fx.Tensor, column
         add_rows(out, grand, mine, held, column, r)
 
 
-def multiply(
-    mma: fx.TiledMma, acc: fx.Tensor, parts_x: fx.Tensor, parts_y: fx.Tensor, stage: fx.Int32, first: int = PRODUCTS
-) -> None:
-    """The products of a stage, alone: they replace what `acc` had. The `first` of them are a group, and the others."""
+def multiply(mma: fx.TiledMma, acc: fx.Tensor, parts_x: fx.Tensor, parts_y: fx.Tensor, stage: fx.Int32) -> None:
+    """The products of a stage, alone and a group of their own: they replace what `acc` had."""
     fx.ktrace.range_push("multiply")
-    for k in range(PRODUCTS):
+    for k in range(4):
         now = mma.set_value("accumulate", fx.Int32(0)) if k == 0 else mma
         fx.gemm(now, acc, parts_x[None, None, k, stage], parts_y[None, None, k, stage], acc)
-        if k + 1 in (first, PRODUCTS):
-            fx.nvgpu.wgmma_commit()
+    fx.nvgpu.wgmma_commit()
     fx.ktrace.range_pop()
 
 
@@ -98,13 +81,6 @@ def release(barrier: fx.nvgpu.MBarrier, member: fx.Int32, cluster: int, part: fx
     else:
         if member < cluster:
             barrier.arrive_remote(part * cluster + member)
-
-
-@flyc.jit
-def hand_over(turns: Turns, last: fx.Boolean):
-    """It is the other's turn; behind the last one, nobody's."""
-    if turns.first | ~last:
-        turns.next.arrive()
 
 
 def sum_class(dtype: type[fx.Numeric]) -> type[fx.Numeric]:
@@ -178,7 +154,6 @@ def sum_once(
     grand: fx.Tensor,
     out: Out,
     ring: Ring,
-    turns: Turns,
     mma: fx.TiledMma,
     dtype: type[fx.Numeric],
     mine: fx.Int32,
@@ -195,27 +170,16 @@ def sum_once(
     acc = fx.make_rmem_tensor(fx.make_layout(((2, 2, tile.n // 8), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32)
     parts_x = [mma.get_slice(mine).partition_A(rows_at(ring, tile, dtype, r)) for r in range(repeats)]
     scales = factors(tile, form)
-    ordered = tile.in_order
-    if steps > 0:
-        if fx.const_expr(ordered):
-            if ~turns.first:
-                turns.next.arrive()
-        for step in range(steps):
-            wait(ring.full[stage], phase)
-            take_factors(out, scales, ring, row, stage)
-            for r in fx.range_constexpr(repeats):
-                if fx.const_expr(ordered):
-                    turns.mine.sync()
-                multiply(mma, acc, parts_x[r], parts_y, stage, LATE if ordered else PRODUCTS)
-                if fx.const_expr(ordered):
-                    if fx.const_expr(LATE < PRODUCTS):
-                        nv.wgmma_wait(1)
-                    hand_over(turns, step * repeats + r == steps * repeats - 1)
-                nv.wgmma_wait(0, acc)
-                if fx.const_expr(r == repeats - 1):
-                    release(ring.empty[stage], out.member, tile.cluster, ring.part)
-                add_rows(out, grand, acc, scales, column, r)
-            stage, phase = advance(stage, phase, ring.stages)
+    for _ in range(steps):
+        wait(ring.full[stage], phase)
+        take_factors(out, scales, ring, row, stage)
+        for r in fx.range_constexpr(repeats):
+            multiply(mma, acc, parts_x[r], parts_y, stage)
+            nv.wgmma_wait(0, acc)
+            if fx.const_expr(r == repeats - 1):
+                release(ring.empty[stage], out.member, tile.cluster, ring.part)
+            add_rows(out, grand, acc, scales, column, r)
+        stage, phase = advance(stage, phase, ring.stages)
 
 
-__all__ = ["Turns", "release", "sum_class", "sum_once", "sum_twice"]
+__all__ = ["release", "sum_class", "sum_once", "sum_twice"]

@@ -288,8 +288,8 @@ def promoted(given: Problem, tile: Tile, products: float) -> float:
         # Narrow instructions have the tensor cores wait for shared memory; each 64 rows have factors of their own.
         slower = (1.25 if tile.n < 128 else 1.0) * (1.35 if given.blocked and tile.rows > 64 else 1.0)
         return products * slower + (2.25 if given.blocked else 0.6) * tile.accumulators
-    if tile.in_order:
-        return products + (1.4 if tile.n % 64 == 0 else 2.4) * tile.accumulators
+    if tile.consumers == 2 and tile.rows == 64 and not tile.pingpong:
+        return products + (2.0 if given.blocked else 1.2) * tile.accumulators
     if tile.consumers > 1 and not tile.pingpong:
         return products + ((5.7 if tile.consumers == 3 else 4.6) if given.blocked else 2.1) * tile.accumulators
     return products * 1.1 + 3 * tile.accumulators

@@ -98,15 +98,6 @@ class Tile(NamedTuple):
         return self.accumulators <= (32 if self.consumers == 3 else 64)
 
     @property
-    def in_order(self) -> bool:
-        """Whether two consumers with one set of sums issue their products in turns, so that one adds up meanwhile.
-
-        Else they do both at the same time. Three find their turns by themselves, and so do two with several times 64
-        rows.
-        """
-        return self.consumers == 2 and not self.pingpong and self.rows == 64 and not self.two_sets
-
-    @property
     def promotes(self) -> bool:
         """Whether there is room for the sums of all products, and of 128 of them for 64 rows."""
         return self.accumulators + self.n // 2 <= (128 if self.consumers == 3 else 192)
