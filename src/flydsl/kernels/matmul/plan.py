@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from math import sqrt
+from math import ceil, sqrt
 from typing import NamedTuple
 
 from .tile import LINE, Tile, limits, problem, span, stages
@@ -348,15 +348,13 @@ def candidates_in_groups(given: Problem) -> list[Plan]:
 
 @lru_cache(4096)
 def best_in_groups(given: Problem) -> Plan:
-    """The favourite; of about equals the one whose blocks share the group's matrix, which comes from memory."""
-    found = candidates_in_groups(given)
-    for plan in found:
-        if plan.clocks > 1.015 * found[0].clocks:
-            break
-        tile, first = plan.tile, found[0].tile
-        if (tile.cluster, tile.shares) == (2, "y") and given.m >= 2 * tile.m and tile.m * tile.n >= first.m * first.n:
-            return plan
-    return found[0]
+    """The favourite for groups that are all as long, and for such that end anywhere in a tile, half and half."""
+
+    def both(one: Plan) -> float:
+        tiles = given.m / (one.tile.m * one.tile.high)
+        return one.clocks * (1 + (tiles + 0.5) / ceil(tiles))
+
+    return min(candidates_in_groups(given), key=both)
 
 
 def blocks_in_groups(given: Problem, tile: Tile, rows: int) -> int:
