@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from math import ceil, sqrt
+from math import floor, sqrt
 from typing import NamedTuple
 
 from .tile import LINE, Tile, limits, problem, span, stages
@@ -351,10 +351,14 @@ def best_in_groups(given: Problem) -> Plan:
     """The favourite for groups that are all as long, and for such that end anywhere in a tile, half and half."""
 
     def both(one: Plan) -> float:
-        tiles = given.m / (one.tile.m * one.tile.high)
-        return one.clocks * (1 + (tiles + 0.5) / ceil(tiles))
+        unit = one.tile.m * one.tile.high
+        tiles = max(1.0, given.m / unit + 0.5)
+        less = floor(tiles)
+        few, more = (plan(given._replace(m=unit * count), one.tile) for count in (less, less + 1))
+        assert few is not None and more is not None
+        return one.clocks + few.clocks + (tiles - less) * (more.clocks - few.clocks)
 
-    return min(candidates_in_groups(given), key=both)
+    return min(candidates_in_groups(given)[:40], key=both)
 
 
 def blocks_in_groups(given: Problem, tile: Tile, rows: int) -> int:
