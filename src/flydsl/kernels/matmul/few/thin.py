@@ -64,9 +64,10 @@ def choose(m: int, n: int, k: int, processors: int, width: int = 16) -> Thin:
     """A step deep enough to keep memory busy, but no deeper than K is long; clusters where there are few columns."""
     blocks = ceildiv(n, HIGH)
     if width == 8:
-        # Registers for fewer reads leave room for more blocks, where there are as many.
-        units = 4 if blocks <= processors else 2
-        return Thin(1, 8 if m <= 8 else 16, 8 if units == 4 or k >= 6144 else 4, units)
+        # Registers for fewer reads leave room for more blocks, where there are as many: about three of eight warps.
+        units, warps = 4 if blocks <= processors else 2, 8 if blocks <= 3 * processors else 4
+        slices = 2 if 2 * blocks <= processors and k >= 4096 else 1
+        return Thin(1, 8 if m <= 8 else 16, warps, units, slices)
     warps = 8 if m <= 8 or blocks <= 2 * processors else 4
     units = 4
     if k < 2048:
