@@ -62,13 +62,16 @@ def send_factors(
 ):
     """A tile's factors, step by step, into the stages; those of several steps lie beside each other in memory."""
     count = held_by_a_thread(tile)
-    # Those who fetch have few registers.
-    together = 4 if count <= 2 else 2
-    held = fx.make_rmem_tensor(fx.make_layout((count, together), (1, count)), fx.Float32)
+    # Those who fetch have few registers: the next ones are under way meanwhile where there is room for both.
+    together, twice = (4, True) if count == 1 else (4, False) if count == 2 else (2, False)
+    layout = fx.make_layout((count, together), (1, count))
+    held = fx.make_rmem_tensor(layout, fx.Float32)
+    coming = fx.make_rmem_tensor(layout, fx.Float32) if twice else held
+    if fx.const_expr(twice):
+        fetch_some(held, sources, tile, member, row, column, begin, fx.Int32(0), steps, together)
     for some in range(fx.ceildiv(steps, together)):
-        for i in fx.range_constexpr(together):
-            step = begin + fx.min(some * together + i, steps - 1)
-            fetch_factors(held[None, i], sources, tile, member, row, column, step)
+        at = (some + 1 if twice else some) * together
+        fetch_some(coming, sources, tile, member, row, column, begin, at, steps, together)
         for i in fx.range_constexpr(together):
             if some * together + i < steps:
                 ring.empty[stage].wait(phase)
@@ -77,7 +80,27 @@ def send_factors(
                 if member % 32 == 0:
                     ring.full[stage].arrive()
                 stage, phase = advance(stage, phase, ring.stages)
+        if fx.const_expr(twice):
+            held.store(coming.load())
     return stage, phase
+
+
+def fetch_some(
+    held: fx.Tensor,
+    sources: Sources,
+    tile: Tile,
+    member: fx.Int32,
+    row: fx.Int32,
+    column: fx.Int32,
+    begin: fx.Int32,
+    at: fx.Int32,
+    steps: fx.Int32,
+    count: int,
+) -> None:
+    """So many steps' factors from step `at` on; behind the last step, those of the last."""
+    for i in range(count):
+        step = begin + fx.max(fx.min(at + i, steps - 1), 0)
+        fetch_factors(held[None, i], sources, tile, member, row, column, step)
 
 
 def held_by_a_thread(tile: Tile) -> int:

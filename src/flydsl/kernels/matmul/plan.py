@@ -215,7 +215,7 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
         return None
     if tile.swap and tile.n in (176, 208):
         return None  # their results would leave 16 columns at a time
-    if given.bits == 32 and not measured(tile):
+    if not measured(given, tile):
         return None
     if given.blocked and tile.swap and tile.n > 64:
         return None
@@ -277,14 +277,23 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
         clocks += rates.cluster
     if tile.swap:
         clocks *= 1.01
+    if given.bits == 8 and tile.n > 64 and tile.n % 32:
+        clocks *= 1.02  # boxes of 16 columns
     group = max(1, round(sqrt(given.processors / parts * tile.n / tile.m) / high))
     blocks = min(clusters, room) * tile.blocks
     return Plan(tile, blocks, min(group, across), clocks)
 
 
-def measured(tile: Tile) -> bool:
-    """Whether a tile was among those that operands of 32 bits were measured with."""
+def measured(given: Problem, tile: Tile) -> bool:
+    """Whether a tile is of those that operands of 8 and 32 bits were measured with."""
+    if given.bits == 16:
+        return True
+    if given.blocked and not tile.swap:
+        # Squares that begin anywhere in a tile cost a factor for every 32 columns.
+        return 128 % tile.n == 0 or tile.n in (160, 192)
     few = tile.accumulators <= (64 if tile.consumers == 3 else 128)
+    if given.bits == 8:
+        return few and (tile.n % 16 == 0 or tile.n < 64) and tile.fits <= 2
     return few and tile.n in (48, *range(32, 257, 32), 16) and tile.fits == 1 and tile.shares != "xy"
 
 
@@ -294,11 +303,13 @@ def promoted(given: Problem, tile: Tile, products: float) -> float:
         # Narrow instructions have the tensor cores wait for shared memory; each 64 rows have factors of their own.
         slower = (1.25 if tile.n < 128 else 1.0) * (1.35 if given.blocked and tile.rows > 64 else 1.0)
         return products * slower + (2.25 if given.blocked else 0.6) * tile.accumulators
-    if tile.consumers == 2 and tile.rows == 64 and not tile.pingpong:
-        return products + (2.0 if given.blocked else 1.2) * tile.accumulators
-    if tile.consumers > 1 and not tile.pingpong:
-        return products + ((5.7 if tile.consumers == 3 else 4.6) if given.blocked else 2.1) * tile.accumulators
-    return products * 1.1 + 3 * tile.accumulators
+    if tile.consumers == 1 or tile.pingpong:
+        return products * 1.1 + 3 * tile.accumulators
+    if tile.rows == 64 and tile.consumers == 2:
+        each = (2.0, 1.5) if tile.n % 64 == 0 else (2.8, 1.75)
+    else:
+        each = (3.6, 2.35) if tile.consumers == 3 else (2.75, 2.4)
+    return products + each[0 if given.blocked else 1] * tile.accumulators
 
 
 def candidates(given: Problem) -> list[Plan]:
