@@ -288,5 +288,28 @@ def test_groups_end_where_somebody_looks():
     )
     assert [step[:2] for step in plan(specs, lambda _: False)] == [(0, 8), (9, 9)]
     assert len(plan(specs, lambda i: i == 3)) == 10
+    # Behind it another starts, where its passes take what is there to the end.
+    assert [step[:2] for step in plan(specs, lambda i: i < 2)] == [(0, 0), (1, 1), (2, 8), (9, 9)]
+    (more,) = parse_specs("fly-rocdl-expand-ops")
+    assert [step[:2] for step in plan([*specs[:2], more, *specs[2:]], lambda _: False)][2:] == [
+        (2, 2),
+        (3, 9),
+        (10, 10),
+    ]
+
+
+@pytest.mark.parametrize("at", [1, 2, 4, 6])
+def test_passes_whose_forms_do_not_follow_are_no_group(at: int):
+    """One left out, one on a part of the module, and one that stands twice."""
+    specs = parse_specs(
+        "fly-rewrite-func-signature,fly-canonicalize,fly-layout-lowering,fly-int-swizzle-simplify,canonicalize,"
+        "fly-convert-atom-call-to-ssa-form,fly-promote-regmem-to-vectorssa,convert-fly-to-nvvm,canonicalize"
+    )
+    nested = specs[at]._replace(path=("gpu.module",))
+    for changed in ([], [nested], [specs[at]] * 2):
+        listed = [*specs[:at], *changed, *specs[at + 1 :]]
+        # Behind the second `fly-canonicalize` the module has the form from which a walk can start.
+        grouped = len(changed) == 2 and at == 1
+        assert (len(plan(listed, lambda _: False)) < len(listed)) == grouped, changed
     nested = parse_specs(f"gpu.module({specs[0].name})")
     assert [step.spec.path for step in plan([*nested, *specs[1:]], lambda _: False)][0] == ("gpu.module",)

@@ -20,7 +20,7 @@ from ...ir import arith
 from ...ir.builder import operands_of
 from ...layout import dynamic_leaves
 from ...lowering.rebuild import Handler, Rebuilder
-from ..base import Pass
+from ..base import Form, Part, Pass
 
 _TUPLES = tuple(OPS[name] for name in ("make_int_tuple", "make_shape", "make_stride", "make_coord"))
 
@@ -159,6 +159,7 @@ class FlyIntSwizzleSimplifyPass(Pass):
 
     name = "fly-int-swizzle-simplify"
     needs = "swizzles as `arith` (`fly-layout-lowering`)"
+    part = Part({Form.LOWERED: Form.SIMPLE})
 
     def run(self, module: ModuleOp) -> ModuleOp:
         return _Simplify.rebuild(module)

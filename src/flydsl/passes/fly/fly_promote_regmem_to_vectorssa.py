@@ -26,7 +26,7 @@ from ...ir.enums import AddressSpace
 from ...ir.types import vector_type
 from ...lowering.rebuild import Handler, Rebuilder, remove_dead
 from ...lowering.value_operands import read, write
-from ..base import Pass
+from ..base import Form, Part, Pass
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import DictionaryAttr
@@ -309,6 +309,7 @@ class FlyPromoteRegmemToVectorSsaPass(Pass):
 
     name = "fly-promote-regmem-to-vectorssa"
     needs = "registers only loaded and stored (`fly-convert-atom-call-to-ssa-form`)"
+    part = Part({Form.CALLED: Form.PROMOTED}, "fly.walk.registers:Registers")
 
     def run(self, module: ModuleOp) -> ModuleOp:
         return remove_dead(_Promote.rebuild(module))
