@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import IntEnum, auto
 from typing import ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 
 
-class Form(Enum):
+class Form(IntEnum):
     """How far a module is on its way from `fly` to the dialects of MLIR; each pass that takes part brings it on."""
 
     TRACED = auto()

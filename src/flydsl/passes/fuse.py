@@ -47,12 +47,14 @@ def plan(specs: Sequence[PassSpec], watched: Callable[[int], bool]) -> list[Step
     while at < len(specs):
         last = None if watched(at) else group_end(specs, at, form)
         if last is None or any(map(watched, range(at, last))):
-            last = at
-        names = [spec.name for spec in specs[at : last + 1]]
-        steps.append(Step(at, last, specs[at] if last == at else PassSpec("fly-to-llvm", {"passes": "+".join(names)})))
-        for spec in specs[at : last + 1]:
-            form = behind(spec, form)
-        at = last + 1
+            steps.append(Step(at, at, specs[at]))
+            form = behind(specs[at], form)
+            at += 1
+        else:
+            names = "+".join([spec.name for spec in specs[at : last + 1]])
+            steps.append(Step(at, last, PassSpec("fly-to-llvm", {"passes": names})))
+            form = Form.SETTLED
+            at = last + 1
     return steps
 
 
