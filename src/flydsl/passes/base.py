@@ -43,6 +43,8 @@ class Part(NamedTuple):
     """`module:class` in this package with the handlers it brings; empty where those of the others do its work."""
     opens: bool = False
     """Whether a walk can start with it, on IR that the passes before have left."""
+    cleans: bool = False
+    """Whether it leaves a module of any other form in that form."""
 
 
 @dataclass(frozen=True)

@@ -74,10 +74,13 @@ def group_end(specs: Sequence[PassSpec], at: int, form: Form | None) -> int | No
 
 
 def behind(spec: PassSpec, form: Form | None) -> Form | None:
-    """The form of a module behind a pass; None where it is another in each part of the module."""
+    """The form of a module behind a pass; None where there is no saying."""
     part = pass_class(spec.name).part
-    after = form if part is None or form is None else part.forms.get(form, form)
-    return None if spec.path and after is not form else after
+    if part is None or form is None:
+        return form
+    if form in part.forms:
+        return None if spec.path else part.forms[form]
+    return form if part.cleans else None
 
 
 def part_of(spec: PassSpec) -> Part | None:

@@ -343,7 +343,7 @@ class CanonicalizePass(Pass):
     """Fold, share and remove in one walk."""
 
     name = "canonicalize"
-    part = Part({Form.SIMPLE: Form.FOLDED, Form.CONVERTED: Form.SETTLED}, "fly.walk.folding:Folding")
+    part = Part({Form.SIMPLE: Form.FOLDED, Form.CONVERTED: Form.SETTLED}, "fly.walk.folding:Folding", cleans=True)
 
     def run(self, module: ModuleOp) -> ModuleOp:
         before, size = 0, 1
