@@ -212,6 +212,20 @@ def test_whatever_touches_the_registers_counts(how: str):
         run(body)
 
 
+@pytest.mark.parametrize("how", ["assembly", "intrinsic"])
+def test_waits_written_as_text_are_believed(how: str):
+    def body(sums: list[fx.Tensor], multiply: Callable[[int], None]) -> None:
+        multiply(0)
+        nv.wgmma_commit()
+        if how == "assembly":
+            fx.inline_asm(None, [], "wgmma.wait_group.sync.aligned 0;", "~{memory}", has_side_effects=True)
+        else:
+            fx.llvm_intrinsic(None, "llvm.nvvm.wgmma.wait_group.sync.aligned", [fx.Int64(0)])
+        use(sums[0])
+
+    run(body)
+
+
 def test_the_wait_that_leaves_them_running_is_named():
     def body(sums: list[fx.Tensor], multiply: Callable[[int], None]) -> None:
         multiply(0)

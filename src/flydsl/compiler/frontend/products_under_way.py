@@ -7,7 +7,7 @@ that are used behind it, it gets them; a use that no wait precedes is refused at
 Each accumulator is followed through the structured code of a kernel, as the tensor the product was given. Of two
 branches, and of a loop that runs once or more often, the one counts that has waited longest, so that what is refused is
 wrong whichever way a thread goes; but in a loop each iteration has to be right. Pieces of a fragment that were cut
-separately are taken for different ones.
+separately are taken for different ones, and instructions of `wgmma` that the author wrote as text for waits.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ _FRESH = frozenset({"fly.memref.alloca", "fly.make_fragment_like", "fly.mma.make
 """Ops whose registers are their own, whatever they take the shape from."""
 _LOOPS = frozenset({"scf.for", "scf.while"})
 _CALL = "fly_nvgpu.call"
-_RELEVANT = frozenset({*_PRODUCTS, *_ACCESSES, _WAIT, _CALL})
+_RAW = {"llvm.inline_asm": "asm_string", "llvm.call_intrinsic": "intrin"}
+"""Ops that are text, and which property that is."""
+_RELEVANT = frozenset({*_PRODUCTS, *_ACCESSES, *_RAW, _WAIT, _CALL})
 _ITERATIONS = 2
 _OPEN = -1
 
@@ -83,10 +85,13 @@ class _Walk:
             elif op.name in _PRODUCTS:
                 state = self.product(op, state)
             elif op.name == _CALL:
-                if _kind(op) == "wgmma.commit":
+                if _text(op, "kind") == "wgmma.commit":
                     state = _closed(state)
             elif op.name == _WAIT:
                 state = self.wait(op, state)
+            elif op.name in _RAW:
+                if "wgmma" in _text(op, _RAW[op.name]):
+                    state = {}  # waits of the author's own
             elif state:
                 for value in operands_of(op):
                     self.use(op, value, state)
@@ -171,8 +176,8 @@ def _atom(kind: Attribute) -> MmaAtomType:
     return kind.data.atom if isinstance(kind, TiledMmaType) else cast(MmaAtomType, kind)
 
 
-def _kind(op: Operation) -> str:
-    return cast("str", getattr(op.properties.get("kind"), "data", ""))
+def _text(op: Operation, name: str) -> str:
+    return cast("str", getattr(op.properties.get(name), "data", ""))
 
 
 def _pending(wait: Operation) -> int:
