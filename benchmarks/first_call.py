@@ -3,9 +3,11 @@
     python benchmarks/first_call.py                 the active stack
     python benchmarks/first_call.py --imports       the modules that take longest, by `python -X importtime`
 
-Each figure is the best of some processes, each of which imports torch, makes tensors, calls softmax once, and prints a
-sum; torch alone does all but the softmax. Triton is measured with a kernel for the same, where it is installed and
-there is a GPU.
+Each process imports torch, makes tensors, calls softmax once, and sums what it got; torch alone does all but the
+softmax. Triton is measured with a kernel for the same, where it is installed and there is a GPU. The contenders take
+turns. What a call adds is timed inside its process, from the tensors to the sum, less what torch alone takes for that:
+`import torch` differs by more from process to process than is to be seen. Medians, with the worst beside them; the
+processes as a whole, in the last column, are there to show that nothing is put off to their end.
 """
 
 from __future__ import annotations
@@ -13,11 +15,14 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 SETUP = """
 import torch
@@ -25,21 +30,27 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 x = torch.randn(1024, 4096, device=device).bfloat16()
 if device == "cuda":
     torch.cuda.synchronize()
+import time
+start = time.perf_counter()
+"""
+END = """
+y[0].float().sum().item()
+print(time.perf_counter() - start)
 """
 ALONE = (
     SETUP
     + """
 y = torch.empty_like(x)
-print(float(y[0].float().sum()))
 """
+    + END
 )
 CALL = (
     SETUP
     + """
 from flydsl.kernels import softmax
 y = softmax(x)
-print(float(y[0].float().sum()))
 """
+    + END
 )
 TRITON = """
 import triton
@@ -61,28 +72,37 @@ kernel = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(kernel)
 y = torch.empty_like(x)
 kernel.softmax[(1024,)](x, y, 4096, block=4096)
-print(float(y[0].float().sum()))
 """
+    + END
 )
 
 
-def once(code: str, env: dict[str, str]) -> float:
+class Spent(NamedTuple):
+    """Seconds of one process."""
+
+    inside: float
+    """From the tensors to the sum."""
+    whole: float
+
+
+def once(code: str, env: Mapping[str, str]) -> Spent:
     # Installed packages have their bytecode: a tree is measured as if it were one, from its second process on.
     env = {name: value for name, value in {**os.environ, **env}.items() if name != "PYTHONDONTWRITEBYTECODE"}
     start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code], check=True, env=env, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - start
+    made = subprocess.run([sys.executable, "-c", code], check=True, env=env, stdout=subprocess.PIPE, text=True)
+    return Spent(float(made.stdout.split()[-1]), time.perf_counter() - start)
 
 
-def both(code: str, variable: str, rounds: int) -> tuple[float, float]:
-    """Best times from nothing, and from the disk."""
-    cold: list[float] = []
-    warm: list[float] = []
+def turns(contenders: Mapping[str, tuple[str, str]], rounds: int) -> dict[str, list[Spent]]:
+    """`contenders` are programs and the variable that names their cache; from nothing, then from the disk."""
+    found: dict[str, list[Spent]] = {}
     for _ in range(rounds):
-        with tempfile.TemporaryDirectory() as folder:
-            cold.append(once(code, {variable: folder}))
-            warm.append(once(code, {variable: folder}))
-    return min(cold), min(warm)
+        found.setdefault("torch alone", []).append(once(ALONE, {}))
+        for who, (code, variable) in contenders.items():
+            with tempfile.TemporaryDirectory() as folder:
+                for how in ("from nothing", "from the disk"):
+                    found.setdefault(f"{who} {how}", []).append(once(code, {variable: folder}))
+    return found
 
 
 def imports(count: int = 25) -> None:
@@ -112,22 +132,29 @@ def main() -> None:
     if args.imports:
         imports()
         return
-    alone = min(once(ALONE, {}) for _ in range(args.rounds))
-    print(f"torch alone: {alone:.2f} s")
-    cold, warm = both(CALL, "FLYDSL_RUNTIME_CACHE_DIR", args.rounds)
-    print(f"flydsl adds {cold - alone:.2f} s from nothing, {warm - alone:.2f} s from the disk")
+    once(CALL, {})  # bytecode, and the files of all in the system's cache
+    with tempfile.TemporaryDirectory() as folder:
+        contenders = {"flydsl": (CALL, "FLYDSL_RUNTIME_CACHE_DIR")}
+        if has_triton():
+            kernel = Path(folder) / "kernel.py"
+            kernel.write_text(TRITON, encoding="utf-8")
+            contenders["triton"] = TRITON_CALL.replace("KERNEL", repr(str(kernel))), "TRITON_CACHE_DIR"
+        found = turns(contenders, args.rounds)
+    base = statistics.median(spent.inside for spent in found["torch alone"])
+    for who, spent in found.items():
+        added = [s.inside - base for s in spent]
+        whole = statistics.median(s.whole for s in spent)
+        print(f"{who:24} adds {statistics.median(added):6.3f} s, worst {max(added):6.3f}; process {whole:5.2f} s")
+
+
+def has_triton() -> bool:
+    """Whether Triton is installed and there is a GPU for it."""
     try:
         import torch
         import triton  # noqa: F401
     except ImportError:
-        return
-    if torch.cuda.is_available():
-        with tempfile.TemporaryDirectory() as folder:
-            kernel = Path(folder) / "kernel.py"
-            kernel.write_text(TRITON, encoding="utf-8")
-            code = TRITON_CALL.replace("KERNEL", repr(str(kernel)))
-            cold, warm = both(code, "TRITON_CACHE_DIR", args.rounds)
-        print(f"triton adds {cold - alone:.2f} s from nothing, {warm - alone:.2f} s from the disk")
+        return False
+    return torch.cuda.is_available()
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from flydsl.kernels.gemm_wmma import gemm_wmma
 from flydsl.kernels.rows import layer_norm, rms_norm, softmax
 from flydsl.kernels.transpose import transpose
 from flydsl.kernels.vector_add import vector_add
-from flydsl.passes.fuse import Step, plan, upper_part
+from flydsl.passes.fuse import Step, one_by_one, plan, upper_part
 from flydsl.passes.order import check_order
 from flydsl.passes.pipeline import parse_specs
 
@@ -84,12 +84,12 @@ def check(function, args, target: str, seed: int = 0, text: bool = True) -> None
     fused = plan(found.specs, lambda _: False)
     assert [step.spec.name for step in fused if step.spec.name not in ALONE] == ["fly-to-llvm"]
     expected = device_ir(found, fused)
-    one_by_one = plan(found.specs, lambda _: True)
-    assert device_ir(found, one_by_one) == expected
+    listed = one_by_one(found.specs)
+    assert device_ir(found, listed) == expected
     at = random.Random(seed).randrange(len(found.specs) - 1)
     assert device_ir(found, plan(found.specs, lambda i: i == at)) == expected
     if text:
-        assert device_ir(found, one_by_one, text=True) == expected
+        assert device_ir(found, listed, text=True) == expected
 
 
 def example(name: str):
@@ -288,5 +288,27 @@ def test_groups_end_where_somebody_looks():
     )
     assert [step[:2] for step in plan(specs, lambda _: False)] == [(0, 8), (9, 9)]
     assert len(plan(specs, lambda i: i == 3)) == 10
-    nested = parse_specs(f"gpu.module({specs[0].name})")
-    assert [step.spec.path for step in plan([*nested, *specs[1:]], lambda _: False)][0] == ("gpu.module",)
+    # Behind it another starts, where its passes take what is there to the end.
+    assert [step[:2] for step in plan(specs, lambda i: i < 2)] == [(0, 0), (1, 1), (2, 8), (9, 9)]
+    (more,) = parse_specs("fly-rocdl-expand-ops")
+    assert [step[:2] for step in plan([*specs[:2], more, *specs[2:]], lambda _: False)][2:] == [
+        (2, 2),
+        (3, 9),
+        (10, 10),
+    ]
+
+
+@pytest.mark.parametrize("at", [1, 2, 4, 6])
+def test_passes_whose_forms_do_not_follow_are_no_group(at: int):
+    """One left out, one on a part of the module, and one that stands twice."""
+    specs = parse_specs(
+        "fly-rewrite-func-signature,fly-canonicalize,fly-layout-lowering,fly-int-swizzle-simplify,canonicalize,"
+        "fly-convert-atom-call-to-ssa-form,fly-promote-regmem-to-vectorssa,convert-fly-to-nvvm,canonicalize"
+    )
+    nested = specs[at]._replace(path=("gpu.module",))
+    for changed in ([], [nested], [specs[at]] * 2):
+        listed = [*specs[:at], *changed, *specs[at + 1 :]]
+        assert plan(listed, lambda _: False) == one_by_one(listed), changed
+    # What cleans up in front of them does not matter to them.
+    cleaned = [specs[4], *specs]
+    assert [step[:2] for step in plan(cleaned, lambda _: False)] == [(0, 0), (1, 9)]

@@ -341,8 +341,7 @@ def test_pass_by_pass(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator)
     """The named passes, run one by one, lower shared memory and barriers as the fused walk does."""
     import flydsl.compiler.build.driver as driver
 
-    plan = driver.plan
-    monkeypatch.setattr(driver, "plan", lambda specs, watched, start=0: plan(specs, lambda _: True, start))
+    monkeypatch.setattr(driver, "plan", lambda specs, watched: driver.one_by_one(specs))
     for static in (True, False):
         a = rng.standard_normal(3 * 77).astype(np.float32)
         b = np.full_like(a, np.nan)

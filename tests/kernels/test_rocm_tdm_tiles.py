@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,9 @@ SHAPES: list[tuple[int, tuple[int, int], Any]] = [
 
 
 @pytest.mark.parametrize(("warps", "tile", "shared"), SHAPES)
-def test_tiles_there_and_back(warps: int, tile: tuple[int, int], shared: Any) -> None:
+def test_tiles_there_and_back(
+    warps: int, tile: tuple[int, int], shared: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     rows, columns = random.randint(tile[0] + 1, 3 * tile[0] - 1), random.randint(tile[1] + 1, 2 * tile[1] - 1)
     blocks = -(-rows // tile[0])
 
@@ -74,6 +77,16 @@ def test_tiles_there_and_back(warps: int, tile: tuple[int, int], shared: Any) ->
     if warps == 4:
         text = flyc.compile(launch, src, dst, target="rocm:gfx1250").artifact.asm
         assert text.count("tensor_load_to_lds") == text.count("tensor_store_from_lds") == 2
+        monkeypatch.setenv("FLYDSL_RUNTIME_ENABLE_CACHE", "0")
+        made = [flyc.compile(launch, src, dst, target="rocm:gfx1250").artifact]
+        monkeypatch.setenv("FLYDSL_DUMP_IR", "1")
+        monkeypatch.setenv("FLYDSL_DUMP_DIR", str(tmp_path))
+        flyc.invalidate_all()
+        made.append(flyc.compile(launch, src, dst, target="rocm:gfx1250").artifact)
+        ran = [a.metadata["times"]["passes"] for a in made]
+        # The walk starts behind the pass that takes no part in it.
+        assert {"fly-rocdl-expand-ops", "fly-to-llvm"} <= set(ran[0]) and "fly-layout-lowering" in ran[1]
+        assert dict(made[0].sections) == dict(made[1].sections)
 
 
 def test_unchecked_modes_reach_beyond_the_tensor() -> None:

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp, UnitAttr
 
 from ..dialects.upstream import llvm
 from ..expr.extern import Library
-from ..passes.fuse import made_up_for, plan, upper_part
+from ..passes.fuse import made_up_for, one_by_one, plan, upper_part
 from .backends import get_backend
 from .backends.base import BaseBackend, DeviceBinary
 from .build.driver import calls_externs, run_passes, specs_of, split
@@ -60,7 +60,7 @@ class MlirCompiler:
         upper = upper_part(specs)
         steps = plan(specs[:upper], lambda _: looked_at)
         if looked_at or not made_up_for(specs[upper:]):
-            steps += plan(specs, lambda _: True, upper)
+            steps += one_by_one(specs, upper)
         lowered = run_passes(module, steps, {}, Dumper(func_name or "module", [], "", str))
         device, _ = split(lowered)
         externs = Externs()

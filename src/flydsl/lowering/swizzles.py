@@ -6,8 +6,9 @@ whether constants were put together before or after.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import gcd
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from xdsl.ir import Operation, SSAValue
 
@@ -20,27 +21,62 @@ if TYPE_CHECKING:
     from .folding import FoldingBuilder
 
 
-def simplified(b: FoldingBuilder, x: SSAValue, high: SSAValue) -> SSAValue | None:
-    """`x ^ ((x & mask) >> shift)` without the multiples of the period in it; None where there are none."""
+Known = Callable[[SSAValue], "int | float | None"]
+"""The number a value is, where that is known."""
+
+
+class Swizzle(NamedTuple):
+    """`x ^ ((x & mask) >> shift)` with a mask of consecutive ones."""
+
+    mask: SSAValue
+    shift: SSAValue
+    period: int
+
+
+def match(x: SSAValue, high: SSAValue, known: Known) -> Swizzle | None:
+    """The swizzle that `x ^ high` is, if it is one."""
     if type(high.owner) is not arith.ShRUIOp:
         return None
     bits, shift = operands_of(cast(Operation, high.owner))
     if type(bits.owner) is not arith.AndIOp:
         return None
     source, mask = operands_of(cast(Operation, bits.owner))
-    ones, by = b.const_of.get(mask), b.const_of.get(shift)
+    ones, by = known(mask), known(shift)
     if source is not x or ones is None or by is None or ones <= 0:
         return None
     low = (int(ones) & -int(ones)).bit_length() - 1
     run = int(ones) >> low
     if run & (run + 1) or not 0 <= by <= low:
         return None
-    base, peeled = _peel(b, x, run + 1 << low)
-    if not peeled:
+    return Swizzle(mask, shift, run + 1 << low)
+
+
+def computed_divisor(value: SSAValue, known: Known, divisor: Callable[[SSAValue], int]) -> int:
+    """A number the result of an op is a multiple of, from those of its operands; 1 where there is nothing to say."""
+    owner = cast(Operation, value.owner)
+    kind = type(owner)
+    if kind is arith.AddiOp or kind is arith.MuliOp:
+        x, y = (divisor(v) for v in operands_of(owner))
+        return gcd(x, y) if kind is arith.AddiOp else x * y
+    if kind is arith.ShLIOp:
+        x, by = operands_of(owner)
+        count = known(by)
+        return divisor(x) << int(count) if count is not None and 0 <= count < 31 else 1
+    if kind is arith.SelectOp:
+        _, x, y = operands_of(owner)
+        return gcd(divisor(x), divisor(y))
+    return 1
+
+
+def simplified(b: FoldingBuilder, x: SSAValue, high: SSAValue) -> SSAValue | None:
+    """`x ^ ((x & mask) >> shift)` without the multiples of the period in it; None where there are none."""
+    found = match(x, high, b.const_of.get)
+    base, peeled = (x, []) if found is None else _peel(b, x, found.period)
+    if found is None or not peeled:
         return None
     start = b.const(0, x.type) if base is None else base
-    masked = b.int_binary("andi", start, mask)
-    made = b.int_binary("xori", start, b.int_binary("shrui", masked, shift))
+    masked = b.int_binary("andi", start, found.mask)
+    made = b.int_binary("xori", start, b.int_binary("shrui", masked, found.shift))
     for part in peeled:
         made = b.int_binary("addi", made, part)
     return made
@@ -91,24 +127,8 @@ def divisor(b: FoldingBuilder, value: SSAValue) -> int:
         return abs(int(known))
     found = b.divisors.get(value)
     if found is None:
-        found = b.divisors[value] = _computed(b, value)
+        found = b.divisors[value] = computed_divisor(value, b.const_of.get, lambda v: divisor(b, v))
     return found
 
 
-def _computed(b: FoldingBuilder, value: SSAValue) -> int:
-    owner = cast(Operation, value.owner)
-    kind = type(owner)
-    if kind is arith.AddiOp or kind is arith.MuliOp:
-        x, y = (divisor(b, v) for v in operands_of(owner))
-        return gcd(x, y) if kind is arith.AddiOp else x * y
-    if kind is arith.ShLIOp:
-        x, by = operands_of(owner)
-        count = b.const_of.get(by)
-        return divisor(b, x) << int(count) if count is not None and 0 <= count < 31 else 1
-    if kind is arith.SelectOp:
-        _, x, y = operands_of(owner)
-        return gcd(divisor(b, x), divisor(b, y))
-    return 1
-
-
-__all__ = ["simplified"]
+__all__ = ["Swizzle", "computed_divisor", "match", "simplified"]

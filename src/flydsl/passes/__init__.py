@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,7 @@ PASSES: dict[str, str] = {
 """Pass name to `module:class` in this package; a module is imported when its pass is first asked for."""
 
 
+@cache
 def pass_class(name: str) -> type[Pass]:
     """The class of a pass."""
     where = PASSES.get(name)

@@ -3,10 +3,48 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from enum import IntEnum, auto
+from typing import ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
+
+
+class Form(IntEnum):
+    """How far a module is on its way from `fly` to the dialects of MLIR; each pass that takes part brings it on."""
+
+    TRACED = auto()
+    CARRIED = auto()
+    """No layout crosses a boundary."""
+    NORMAL = auto()
+    """What is static has its normal form."""
+    LOWERED = auto()
+    """Layouts are arithmetic."""
+    SIMPLE = auto()
+    """Swizzles keep to what they permute."""
+    FOLDED = auto()
+    CALLED = auto()
+    """Calls of atoms take registers as values."""
+    PROMOTED = auto()
+    """Registers are values."""
+    CONVERTED = auto()
+    """Nothing of `fly` is left."""
+    SETTLED = auto()
+    """And that is folded: what a shared walk leaves."""
+
+
+class Part(NamedTuple):
+    """What a pass does in a walk it shares with its neighbours (`fuse.py`)."""
+
+    forms: Mapping[Form, Form]
+    """The form a module has behind the pass, by the one it had before; from others it does not take part."""
+    walk: str = ""
+    """`module:class` in this package with the handlers it brings; empty where those of the others do its work."""
+    opens: bool = False
+    """Whether a walk can start with it, on IR that the passes before have left."""
+    cleans: bool = False
+    """Whether it leaves a module of any other form in that form."""
 
 
 @dataclass(frozen=True)
@@ -16,6 +54,8 @@ class Pass(ABC):
     name: ClassVar[str]
     needs: ClassVar[str] = ""
     """What must hold of the module before, for the table of passes in docs/pipeline.md."""
+    part: ClassVar[Part | None] = None
+    """What it does in a walk it shares; None where it runs alone."""
 
     @abstractmethod
     def run(self, module: ModuleOp) -> ModuleOp:

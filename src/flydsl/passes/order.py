@@ -21,25 +21,26 @@ FLY = (
     "fly-convert-atom-call-to-ssa-form",
     "fly-promote-regmem-to-vectorssa",
 )
-"""Passes that `fly-to-llvm` does in one walk, together with the conversion behind them and its `canonicalize`."""
+"""The usual passes up to the conversion, in their order."""
 CONVERSIONS = ("convert-fly-to-rocdl", "convert-fly-to-nvvm", "convert-fly-to-cpu")
 UPPER = ("fly-split-carried-vectors", "fly-merge-guards", "fly-nvgpu-insert-fences", "convert-rocdl-fastmath-ops")
 DEVICE = ("convert-gpu-to-rocdl", "convert-gpu-to-nvvm")
-LOWERINGS = frozenset(
-    {
-        "convert-scf-to-cf",
-        *DEVICE,
-        "fly-rocdl-cluster-attr",
-        "convert-cf-to-llvm",
-        "gpu-to-llvm",
-        "convert-vector-to-llvm",
-        "convert-arith-to-llvm",
-        "convert-math-to-llvm",
-        "convert-func-to-llvm",
-    }
-)
-"""Passes behind which the module is, in part, of the `llvm` dialect."""
 RECONCILE = "reconcile-unrealized-casts"
+CONVERTS = {
+    "convert-scf-to-cf": "scf",
+    **dict.fromkeys(DEVICE, "kernels"),
+    "fly-rocdl-cluster-attr": "clusters",
+    "convert-cf-to-llvm": "cf",
+    "gpu-to-llvm": "launches",
+    "convert-vector-to-llvm": "vector",
+    "convert-arith-to-llvm": "arith",
+    "convert-math-to-llvm": "math",
+    "convert-func-to-llvm": "func",
+    RECONCILE: "casts",
+}
+"""What is gone behind a pass on the way to `llvm`; said here, since most compilations load none of these passes."""
+LOWERINGS = frozenset(CONVERTS) - {RECONCILE}
+"""Passes behind which the module is, in part, of the `llvm` dialect."""
 BINARY = "gpu-module-to-binary"
 
 _STAGES = {
@@ -94,7 +95,7 @@ def check_order(specs: Sequence[PassSpec], *, traced: bool = True) -> None:
             on_host.add(name)
         if name == "fly-to-llvm":
             # It stands for these.
-            ran += [*FLY, spec.options.get("convert", CONVERSIONS[0])]
+            ran += spec.options["passes"].split("+") if "passes" in spec.options else [*FLY, CONVERSIONS[0]]
 
 
 def check_whole(specs: Sequence[PassSpec]) -> None:
@@ -142,4 +143,4 @@ def _one_of(names: Sequence[str]) -> str:
     return f"{', '.join(most)} or {last}" if most else last
 
 
-__all__ = ["CONVERSIONS", "DEVICE", "FLY", "LOWERINGS", "RECONCILE", "check_order", "check_whole"]
+__all__ = ["CONVERSIONS", "CONVERTS", "DEVICE", "FLY", "LOWERINGS", "check_order", "check_whole"]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import linecache
-import os
-import runpy
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,20 +25,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the script; its own exit status is kept."""
-    from flydsl.tools.script_runs import as_program, environment
-
     script = Path(options.file)
     if not script.is_file():
         print(f"fly profile: there is no file {script}", file=sys.stderr)
         return 2
-    arch = options.arch or os.environ.get("FLYDSL_COMPILE_ARCH") or "native"
-    variables = {"FLYDSL_COMPILE_BACKEND": "cpu", "FLYDSL_COMPILE_ARCH": arch, "FLYDSL_CPU_PROFILE": "1"}
-    status = 0
-    with environment(**variables), as_program(script, options.arguments):
-        try:
-            runpy.run_path(str(script), run_name="__main__")
-        except SystemExit as stop:
-            status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    from flydsl.debug.program import cpu_variables, environment, run_program
+
+    with environment(FLYDSL_CPU_PROFILE="1", **cpu_variables(options.arch)):
+        status = run_program(script, options.arguments)
         counts = _counts()
     sys.stdout.flush()
     if not counts:

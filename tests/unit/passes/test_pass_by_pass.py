@@ -9,7 +9,7 @@ import pytest
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.compiler.build import driver
-from flydsl.passes.fuse import plan
+from flydsl.passes.fuse import one_by_one as listed_steps
 from flydsl.passes.pipeline import PassSpec
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
@@ -23,9 +23,9 @@ def one_by_one(monkeypatch):
     """Run the backend's passes as they are listed; gives the names of those that ran."""
     ran: list[str] = []
 
-    def listed(specs, watched, start=0):
-        ran.extend(spec.name for spec in specs[start:])
-        return plan(specs, lambda _: True, start)
+    def listed(specs, watched):
+        ran.extend(spec.name for spec in specs)
+        return listed_steps(specs)
 
     monkeypatch.setattr(driver, "plan", listed)
     monkeypatch.setenv("FLYDSL_RUNTIME_ENABLE_CACHE", "0")
@@ -44,14 +44,14 @@ def load_example(name, tag):
 @pytest.mark.parametrize("extra", EXTRA)
 @pytest.mark.parametrize("name", SIZES)
 def test_examples(name, extra, one_by_one, monkeypatch):
-    def more(specs, watched, start=0):
+    def more(specs, watched):
         found = []
-        for spec in specs[start:]:
+        for spec in specs:
             found.append(spec)
             if spec.name in ("fly-layout-lowering", *ON_VALUES):
                 found += [PassSpec(name) for name in EXTRA[extra]]
         one_by_one.extend(spec.name for spec in found)
-        return plan(found, lambda _: True)
+        return listed_steps(found)
 
     monkeypatch.setattr(driver, "plan", more)
     module = load_example(name, extra)

@@ -33,7 +33,7 @@ from ...llvm.text.spelling import type_text
 from ...llvm.text.type_layout import sequence
 from ...lowering.rebuild import location_of
 from ...passes.fly.device_module import TARGET_ATTRIBUTE
-from ...passes.fuse import Step, made_up_for, plan, upper_part
+from ...passes.fuse import Step, made_up_for, one_by_one, plan, upper_part
 from ...passes.order import check_order, check_whole
 from ...passes.pipeline import PassSpec, parse_specs, with_demanded
 from ...runtime.device_runtime import mapped_kind
@@ -171,7 +171,7 @@ def compile_module(
         facts = _kernel_facts(device, kernels, _check_resources(device, backend))
         writable = made_up_for(specs[upper:], debug_info=DEBUG_ATTRIBUTE in device.attributes)
         if looked_at or not writable or (hooks is not None and hooks.beyond(upper)):
-            rest = plan(specs, lambda _: True, upper)
+            rest = one_by_one(specs, upper)
             lowered = run_passes(lowered, rest, pass_times, dumper, hooks)
             device, host = split(lowered)
         with shown_at_its_line(backend, device):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
 from ... import config
-from ...errors import FlyRuntimeError, InvalidHandleError, LaunchError
+from ...errors import FlyRuntimeError, InvalidHandleError, LaunchError, OutOfResourcesError
 from ...llvm import host_jit
 from ...llvm.stub_abi import (
     BAD_GEOMETRY,
@@ -18,6 +18,7 @@ from ...llvm.stub_abi import (
     SIDE_BUFFER_FAILED,
     SIDE_BUFFER_SYMBOL,
 )
+from ...runtime.base import check_launch
 from .. import listeners
 from ..build.artifact import ArtifactFormatError, CompiledArtifact
 from ..cache.host_code import host_code
@@ -294,5 +295,21 @@ class LoadedFunction:
             )
         check = getattr(self.runtime, "check_launch_status", None)
         if check is not None:
-            check(status, kernel)
+            try:
+                check(status, kernel)
+            except FlyRuntimeError as error:
+                error.add_note(f"the launch: {where}{self._too_much(record)}")
+                raise
         raise LaunchError(where, code=status, name=self.runtime.error_string(status), kernel=kernel)
+
+    def _too_much(self, record: list[int]) -> str:
+        """Which limit of its device a launch is beyond, where drivers say no more than that something is wrong."""
+        function = self.functions[record[0] & 0xFFFFFFFF]
+        x, y, z, *block = record[1:7]
+        try:
+            check_launch(
+                function, function.device.capabilities, (x, y, z), (block[0], block[1], block[2]), record[7], None
+            )
+        except (OutOfResourcesError, ValueError) as error:
+            return f"; {error}"
+        return ""

@@ -18,6 +18,8 @@ from ...ir.locations import source_chain
 if TYPE_CHECKING:
     from xdsl.ir import SSAValue
 
+    from ...dialects.fly.atoms import MmaAtomType
+
 WRITTEN = {
     "fly.ptr.store": 1,
     "fly.memref.store": 1,
@@ -37,6 +39,9 @@ WRITTEN = {
 """Ops that write memory, and which operand says where."""
 
 _LOOPS = frozenset({"scf.while", "scf.for"})
+
+ASYNC_PRODUCT = "fly_nvgpu.sm90.wgmma"
+"""The atom whose products are there after a wait only."""
 
 _ADDRESSES = frozenset({"fly.memref", "fly.ptr", "llvm.ptr", "fly_nvgpu.tensor_map"})
 """Types of values that hold an address."""
@@ -60,7 +65,11 @@ def walk_kernels(host: Block, device: Block, spans: Mapping[str, tuple[int, int]
     loops: dict[str, list[str]] = {}
     for op in device.ops:
         if isinstance(op, gpu.FuncOp):
-            kernels[op.sym_name.data], places = _written(op.body.block)
+            kernels[op.sym_name.data], places, products = _written(op.body.block)
+            if products:
+                from .products_under_way import settle_products
+
+                settle_products(op.body.block)
             chains = [source_chain(place) for place in places]
             lines = [f"{chain[-1].filename}:{chain[-1].line}" for chain in chains if chain]
             if lines:
@@ -80,10 +89,11 @@ def walk_kernels(host: Block, device: Block, spans: Mapping[str, tuple[int, int]
     return Walked(stores, loops)
 
 
-def _written(entry: Block) -> tuple[set[int], list[object]]:
-    """Arguments of a kernel that its ops write to, and where its loops are."""
+def _written(entry: Block) -> tuple[set[int], list[object], bool]:
+    """Arguments of a kernel that its ops write to, where its loops are, and whether it has asynchronous products."""
     found: set[int] = set()
     loops: list[object] = []
+    products = False
     seen: dict[SSAValue, bool] = {}
     for op in ops_in(entry):
         at = WRITTEN.get(op.name)
@@ -91,7 +101,9 @@ def _written(entry: Block) -> tuple[set[int], list[object]]:
             found |= _sources(operands_of(op)[at], entry, seen)
         elif op.name in _LOOPS:
             loops.append(op.location)
-    return found, loops
+        elif op.name == "fly.make_mma_atom":
+            products |= cast("MmaAtomType", op.results[0].type).op.name == ASYNC_PRODUCT
+    return found, loops, products
 
 
 def _sources(value: SSAValue, entry: Block, seen: dict[SSAValue, bool]) -> set[int]:

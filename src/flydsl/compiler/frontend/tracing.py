@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from importlib import import_module
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -47,6 +48,10 @@ from .stores import Walked, walk_kernels
 
 if TYPE_CHECKING:
     from ...expr.ktrace.emit import KernelTrace
+
+for _module in ("matrix_product", "shared"):
+    # Names of the language load on first use, in the middle of a trace; the little that is left of tensors loads here.
+    import_module(f"flydsl.expr.tensors.{_module}")
 
 _TOKEN = gpu.AsyncTokenType()
 KERNELS = "kernels"

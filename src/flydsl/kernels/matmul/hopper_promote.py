@@ -57,7 +57,7 @@ def add_step(out: Out, grand: fx.Tensor, acc: fx.Tensor, held: fx.Tensor, column
 
 
 def multiply(mma: fx.TiledMma, acc: fx.Tensor, parts_x: fx.Tensor, parts_y: fx.Tensor, stage: fx.Int32) -> None:
-    """The products of a stage, alone and a group of their own: they replace what `acc` had."""
+    """The products of a stage, alone: they replace what `acc` had, and are a group of their own."""
     fx.ktrace.range_push("multiply")
     for k in range(4):
         now = mma.set_value("accumulate", fx.Int32(0)) if k == 0 else mma

@@ -25,7 +25,7 @@ from ...lowering.folding import FoldingBuilder, slice_start
 from ...lowering.lanes import Lanes, lanes_in
 from ...lowering.rebuild import Handler, Rebuilder
 from ...lowering.schedule import schedule
-from ..base import Pass
+from ..base import Form, Part, Pass
 from .liveness import Liveness
 
 if TYPE_CHECKING:
@@ -343,6 +343,7 @@ class CanonicalizePass(Pass):
     """Fold, share and remove in one walk."""
 
     name = "canonicalize"
+    part = Part({Form.SIMPLE: Form.FOLDED, Form.CONVERTED: Form.SETTLED}, "fly.walk.folding:Folding", cleans=True)
 
     def run(self, module: ModuleOp) -> ModuleOp:
         before, size = 0, 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -12,11 +11,11 @@ from ...ir.enums import AddressSpace
 from ...lowering.expand.expand_math import HOST_MATH
 from ...lowering.expand.saturating_casts import HANDLERS as CAST_HANDLERS
 from ...target import features_of
-from ..base import Pass
+from ..base import Form, Part, Pass
 from .convert_fly import FlyConversion
 
 
-class _Conversion(EmulatedInstructions, FlyConversion):
+class Conversion(EmulatedInstructions, FlyConversion):
     target = "cpu"
     spaces = dict(zip(AddressSpace, (0, 0, 0, 0), strict=True))
     features = features_of()
@@ -30,8 +29,8 @@ class _Conversion(EmulatedInstructions, FlyConversion):
 class ConvertFlyToCpuPass(Pass):
     """Lower pointers, memory access and atom calls for the CPU."""
 
-    conversion: ClassVar[type[FlyConversion]] = _Conversion
     name = "convert-fly-to-cpu"
+    part = Part({Form.PROMOTED: Form.CONVERTED}, "fly.convert_fly_to_cpu:Conversion")
 
     def run(self, module: ModuleOp) -> ModuleOp:
-        return _Conversion.rebuild(module)
+        return Conversion.rebuild(module)

@@ -14,7 +14,7 @@ from ...lowering.expand.expand_math import NVIDIA_MATH
 from ...lowering.rebuild import Handler
 from ...target import features_of
 from ...target.needs import of_code
-from ..base import Pass
+from ..base import Form, Part, Pass
 from .convert_fly import FlyConversion
 
 
@@ -28,7 +28,7 @@ def _call_intrinsic(r: FlyConversion, op: llvm.CallIntrinsicOp) -> None:
     r.copy(op)
 
 
-class _Conversion(FlyConversion):
+class Conversion(FlyConversion):
     target = "nvvm"
     spaces = dict(zip(AddressSpace, (0, 1, 3, 5), strict=True))
     features = features_of("cuda")
@@ -44,8 +44,8 @@ class _Conversion(FlyConversion):
 class ConvertFlyToNvvmPass(Pass):
     """Lower pointers, memory access and atom calls for NVIDIA."""
 
-    conversion: ClassVar[type[FlyConversion]] = _Conversion
     name = "convert-fly-to-nvvm"
+    part = Part({Form.PROMOTED: Form.CONVERTED}, "fly.convert_fly_to_nvvm:Conversion")
 
     def run(self, module: ModuleOp) -> ModuleOp:
-        return _Conversion.rebuild(module)
+        return Conversion.rebuild(module)

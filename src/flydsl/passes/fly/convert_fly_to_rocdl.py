@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import cast
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -18,12 +18,12 @@ from ...lowering.atom_state import fresh_atom, set_value, to_struct, with_field
 from ...lowering.expand.expand_math import AMD_MATH
 from ...lowering.rebuild import Handler
 from ...target import USUAL, features_of, warp_size_of
-from ..base import Pass
+from ..base import Form, Part, Pass
 from .convert_fly import FlyConversion
 from .rocdl_async_marks import is_mark, resolve
 
 
-class _Conversion(FlyConversion):
+class Conversion(FlyConversion):
     target = "rocdl"
     spaces = dict(zip(AddressSpace, (0, 1, 3, 5), strict=True))
     features = features_of("rocm")
@@ -55,7 +55,7 @@ def _has_state(op: Operation) -> bool:
     return type(op) in _ATOM_OPS and bool(atom_of(op.results[0].type).op.state)
 
 
-class _Spelled(_Conversion):
+class _Spelled(Conversion):
     """The conversion as a pass of its own: instructions are ops of `rocdl`, and atoms with state are structs."""
 
     immediates_of_run_time = True
@@ -109,8 +109,8 @@ _Spelled.handlers = {
 class ConvertFlyToRocdlPass(Pass):
     """Lower pointers, memory access and atom calls for AMD."""
 
-    conversion: ClassVar[type[FlyConversion]] = _Conversion
     name = "convert-fly-to-rocdl"
+    part = Part({Form.PROMOTED: Form.CONVERTED}, "fly.convert_fly_to_rocdl:Conversion")
 
     def run(self, module: ModuleOp) -> ModuleOp:
         return _Spelled.rebuild(module)

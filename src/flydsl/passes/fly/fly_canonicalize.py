@@ -15,7 +15,7 @@ from ...ir.builder import Builder, int_attr, operands_of
 from ...ir.dead_code import mark_dead
 from ...layout import ComposedLayout, Layout
 from ...lowering.rebuild import Handler, Rebuilder
-from ..base import Pass
+from ..base import Form, Part, Pass
 
 _NORMALISED = (
     IntTupleType,
@@ -112,6 +112,7 @@ class FlyCanonicalizePass(Pass):
 
     name = "fly-canonicalize"
     needs = "no static layout values as block arguments (`fly-rewrite-func-signature`)"
+    part = Part({Form.CARRIED: Form.NORMAL}, opens=True)
 
     def run(self, module: ModuleOp) -> ModuleOp:
         return _Normal.rebuild(module)

@@ -24,7 +24,7 @@ from ...ir.types import vector_type
 from ...layout import Layout
 from ...layout.memo import memo
 from ...lowering.rebuild import Handler, Rebuilder
-from ..base import Pass
+from ..base import Form, Part, Pass
 
 
 @memo
@@ -109,6 +109,7 @@ class FlyConvertAtomCallToSsaFormPass(Pass):
 
     name = "fly-convert-atom-call-to-ssa-form"
     needs = "atom calls on `make_view` (`fly-layout-lowering`)"
+    part = Part({Form.FOLDED: Form.CALLED}, "fly.walk.calls:Calls")
 
     def run(self, module: ModuleOp) -> ModuleOp:
         return _ToSsa.rebuild(module)

@@ -8,8 +8,7 @@ out of the swizzle and can be shared.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import gcd
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 from xdsl.ir import Operation, SSAValue
@@ -20,7 +19,8 @@ from ...ir import arith
 from ...ir.builder import operands_of
 from ...layout import dynamic_leaves
 from ...lowering.rebuild import Handler, Rebuilder
-from ..base import Pass
+from ...lowering.swizzles import computed_divisor, match
+from ..base import Form, Part, Pass
 
 _TUPLES = tuple(OPS[name] for name in ("make_int_tuple", "make_shape", "make_stride", "make_coord"))
 
@@ -32,36 +32,6 @@ def _constant(value: SSAValue) -> int | None:
         if isinstance(attr, IntegerAttr):
             return cast(Any, attr).value.data
     return None
-
-
-class Swizzle(NamedTuple):
-    """A matched swizzle."""
-
-    x: SSAValue
-    mask: SSAValue
-    shift: SSAValue
-    period: int
-
-
-def match(op: Operation) -> Swizzle | None:
-    """`xori %x, (shrui (andi %x, mask), shift)` with a contiguous mask."""
-    x, high = operands_of(op)
-    shifted = high.owner
-    if not isinstance(shifted, arith.ShRUIOp):
-        return None
-    bits, shift = operands_of(shifted)
-    masked = bits.owner
-    if not isinstance(masked, arith.AndIOp):
-        return None
-    source, mask = operands_of(masked)
-    ones, by = _constant(mask), _constant(shift)
-    if source is not x or ones is None or by is None or ones <= 0:
-        return None
-    low = (ones & -ones).bit_length() - 1
-    run = ones >> low
-    if run & (run + 1) or not 0 <= by <= low:
-        return None
-    return Swizzle(x, mask, shift, run + 1 << low)
 
 
 class _Simplify(Rebuilder):
@@ -80,25 +50,10 @@ class _Simplify(Rebuilder):
         found = self.known.get(value)
         if found is None:
             self.known[value] = 1  # a loop-carried value does not get here twice, but a cycle must end
-            found = self.known[value] = self._said(value, self._computed(value))
+            number = _constant(value)
+            computed = computed_divisor(value, _constant, self.divisor) if number is None else abs(number)
+            found = self.known[value] = self._said(value, computed)
         return found
-
-    def _computed(self, value: SSAValue) -> int:
-        owner = value.owner
-        known = _constant(value)
-        if known is not None:
-            return abs(known)
-        if isinstance(owner, (arith.AddiOp, arith.MuliOp)):
-            a, b = (self.divisor(v) for v in operands_of(owner))
-            return gcd(a, b) if isinstance(owner, arith.AddiOp) else a * b
-        if isinstance(owner, arith.ShLIOp):
-            a, by = operands_of(owner)
-            count = _constant(by)
-            return self.divisor(a) << count if count is not None and 0 <= count < 31 else 1
-        if isinstance(owner, arith.SelectOp):
-            _, a, b = operands_of(owner)
-            return gcd(self.divisor(a), self.divisor(b))
-        return 1
 
     @staticmethod
     def _said(value: SSAValue, computed: int) -> int:
@@ -135,12 +90,13 @@ class _Simplify(Rebuilder):
 
 
 def _xori(r: _Simplify, op: arith.XOrIOp) -> None:
-    found = match(op) if r.kernel else None
+    source, high = operands_of(op)
+    found = match(source, high, _constant) if r.kernel else None
     if found is not None:
-        base, peeled = r.peel(found.x, found.period)
+        base, peeled = r.peel(source, found.period)
         if peeled:
             b = r.b
-            x = b.const(0, found.x.type) if base is None else r.val(base)
+            x = b.const(0, source.type) if base is None else r.val(base)
             bits = b.int_binary("andi", x, r.val(found.mask))
             result = b.int_binary("xori", x, b.int_binary("shrui", bits, r.val(found.shift)))
             for part in peeled:
@@ -159,6 +115,7 @@ class FlyIntSwizzleSimplifyPass(Pass):
 
     name = "fly-int-swizzle-simplify"
     needs = "swizzles as `arith` (`fly-layout-lowering`)"
+    part = Part({Form.LOWERED: Form.SIMPLE})
 
     def run(self, module: ModuleOp) -> ModuleOp:
         return _Simplify.rebuild(module)

@@ -59,7 +59,7 @@ from ...lowering.atom_state import (
     set_value,
 )
 from ...lowering.rebuild import Handler, Rebuilder, remove_dead
-from ..base import Pass
+from ..base import Form, Part, Pass
 from .adjacent_copies import copy_adjacent, takes_vectors
 from .expand_print import expand_print
 from .vector_access import load_vec, permutation, spelled_permutation, store_vec
@@ -664,6 +664,7 @@ class FlyLayoutLoweringPass(Pass):
 
     name = "fly-layout-lowering"
     needs = "layout values made by `make_*` ops, not block arguments"
+    part = Part({Form.NORMAL: Form.LOWERED}, "fly.walk.regions:Regions", opens=True)
 
     def run(self, module: ModuleOp) -> ModuleOp:
         return remove_dead(_Spelled.rebuild(module))

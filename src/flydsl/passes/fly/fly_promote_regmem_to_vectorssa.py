@@ -18,15 +18,15 @@ from ... import layout as L
 from ...dialects.fly.infer import storage_type
 from ...dialects.fly.ops import OPS, FlyOp, python_value
 from ...dialects.fly.semantics import object_of
-from ...dialects.fly.types import MemRefType, PointerType
+from ...dialects.fly.types import PointerType
 from ...dialects.upstream import gpu, scf
 from ...errors import DSLCompileError
 from ...ir.builder import operands_of
-from ...ir.enums import AddressSpace
 from ...ir.types import vector_type
 from ...lowering.rebuild import Handler, Rebuilder, remove_dead
 from ...lowering.value_operands import read, write
-from ..base import Pass
+from ..base import Form, Part, Pass
+from .walk.register_values import is_register
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import DictionaryAttr
@@ -36,11 +36,6 @@ if TYPE_CHECKING:
 _LOAD, _STORE = OPS["ptr.load"], OPS["ptr.store"]
 _CALLS = tuple(OPS[name] for name in ("copy_atom_call", "mma_atom_call", "copy_atom_call_ssa", "mma_atom_call_ssa"))
 _TARGETS = ("fly_rocdl.", "fly_nvgpu.")
-
-
-def is_register(type_: Attribute) -> bool:
-    """Whether a type is a pointer or a tensor in the register space."""
-    return isinstance(type_, (PointerType, MemRefType)) and type_.data.space is AddressSpace.Register
 
 
 class Storage:
@@ -309,6 +304,7 @@ class FlyPromoteRegmemToVectorSsaPass(Pass):
 
     name = "fly-promote-regmem-to-vectorssa"
     needs = "registers only loaded and stored (`fly-convert-atom-call-to-ssa-form`)"
+    part = Part({Form.CALLED: Form.PROMOTED}, "fly.walk.registers:Registers")
 
     def run(self, module: ModuleOp) -> ModuleOp:
         return remove_dead(_Promote.rebuild(module))

@@ -37,7 +37,7 @@ from ...ir.identity import by_identity
 from ...ir.types import bit_width
 from ...layout import ComposedLayout, Dyn, Layout, dynamic_leaves
 from ...lowering.rebuild import Handler, Rebuilder
-from ..base import Pass
+from ..base import Form, Part, Pass
 from .device_module import CHECK_ATTRIBUTE
 
 if TYPE_CHECKING:
@@ -424,6 +424,7 @@ class FlyRewriteFuncSignaturePass(Pass):
     """Remove layout types from function, launch and loop boundaries."""
 
     name = "fly-rewrite-func-signature"
+    part = Part({Form.TRACED: Form.CARRIED}, "fly.walk.boundaries:Boundaries", opens=True)
 
     def run(self, module: ModuleOp) -> ModuleOp:
         return _Signatures.rebuild(module)

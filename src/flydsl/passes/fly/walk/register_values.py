@@ -13,14 +13,14 @@ from typing import Any, NamedTuple, cast
 
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
-from ...dialects.fly.forms import groups_of
-from ...dialects.fly.ops import OPS
-from ...dialects.fly.types import MemRefType, PointerType
-from ...ir.builder import operands_of
-from ...ir.dead_code import is_pure
-from ...ir.enums import AddressSpace
-from ...lowering.folding import FoldingBuilder
-from ...lowering.lanes import Lanes
+from ....dialects.fly.forms import groups_of
+from ....dialects.fly.ops import OPS
+from ....dialects.fly.types import MemRefType, PointerType
+from ....ir.builder import operands_of
+from ....ir.dead_code import is_pure
+from ....ir.enums import AddressSpace
+from ....lowering.folding import FoldingBuilder
+from ....lowering.lanes import Lanes
 
 
 def is_register(type_: Attribute) -> bool:

@@ -1,0 +1,60 @@
+"""The part of `canonicalize`: everything is folded as it is built, swizzles of kernels too; known ifs and loops are no
+ifs and loops. What takes a look ahead, a result nobody uses say, is left to the pass itself."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+from ....dialects.upstream import gpu, scf
+from ....ir.builder import operands_of
+from ....lowering.rebuild import Handler
+from ....lowering.schedule import schedule
+from ...cleanup.canonicalize import CanonicalizePass, is_unsettled, trip_count
+from .regions import Regions, for_loop, if_else
+
+
+class Folding(Regions):
+    """Folds while building."""
+
+    folds = True
+
+    def run(self, module: ModuleOp) -> ModuleOp:
+        made = super().run(module)
+        if is_unsettled(made):
+            return CanonicalizePass().run(made)
+        schedule(made)
+        return made
+
+    def function(self, op: Any, cls: type[Operation]) -> None:
+        self.b.in_kernel = cls is gpu.FuncOp
+        super().function(op, cls)
+        self.b.in_kernel = False
+
+
+def _for(r: Folding, op: scf.ForOp) -> None:
+    operands = operands_of(op)
+    bounds = r.vals(operands[:3])
+    trips = trip_count(r.b, bounds, op)
+    if trips == 0:
+        r.bind(op.results, r.pack_all(operands[3:]))
+    elif trips == 1:
+        r.bind(op.body.block.args, [bounds[0], *r.pack_all(operands[3:])])
+        r.bind(op.results, r.inline(op.body.block))
+    else:
+        for_loop(r, op)
+
+
+def _if(r: Folding, op: scf.IfOp) -> None:
+    known = r.b.const_of.get(r.val(operands_of(op)[0]))
+    if known is None:
+        if_else(r, op)
+        return
+    region = op.regions[0 if known else 1]
+    if region.blocks:
+        r.bind(op.results, r.inline(region.block))
+
+
+Folding.handlers = cast(dict[type[Operation], Handler], {scf.ForOp: _for, scf.IfOp: _if})
