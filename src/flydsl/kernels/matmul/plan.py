@@ -122,7 +122,7 @@ def ceildiv(a: int, b: int) -> int:
 
 
 PARTS = (
-    *((splits, 1, False) for splits in (1, 2, 4, 8)), (1, 2, False), (1, 3, False),
+    *((splits, 1, False) for splits in (1, 2, 3, 4, 5, 6, 8)), (1, 2, False), (1, 3, False),
     *((1, slices, True) for slices in (3, 4, 6, 8, 12, 16)),
 )  # fmt: skip
 """How K is cut: by clusters, into slices whose sums one block adds up, or each its share of the columns."""

@@ -249,8 +249,8 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
         return f"{tile.m} x {tile.n} for {tile.consumers} consumers needs {tile.accumulators} accumulators a thread"
     if tile.blocks > 8:
         return f"a cluster has at most 8 blocks, got {tile.cluster} x {tile.splits}"
-    if tile.splits not in (1, 2, 4, 8) or tile.cluster not in (1, 2, 4):
-        return f"K is split in 1, 2, 4 or 8 and a cluster of 1, 2 or 4 shares, got {tile.splits} and {tile.cluster}"
+    if not 1 <= tile.splits <= 8 or tile.cluster not in (1, 2, 4):
+        return f"K is split in up to 8 parts and a cluster of 1, 2 or 4 shares, got {tile.splits} and {tile.cluster}"
     if tile.splits > 1 and (tile.n % (8 * tile.splits) or tile.pingpong):
         return f"{tile.splits} parts of K divide {tile.n} columns in steps of 8, and consumers do not take turns"
     if tile.shares == "xy" and tile.cluster != 4:
