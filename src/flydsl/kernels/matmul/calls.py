@@ -9,7 +9,7 @@ from .amd.calls import on_amd
 from .amd.weights import PreshuffledWeight, matrix_of
 from .arrays import Array, HostArray, in_line, is_torch, packed
 from .few import thin
-from .few.slim import HIGH, Weights
+from .few.slim import Weights
 from .few.slim_plan import Given, microseconds
 from .few.slim_plan import best as best_slim
 from .operands import UNIT, Call, Matrix, Run, Target, left, result_form, right, scale_form
@@ -235,8 +235,11 @@ def few_rows(request: Request, out: Array, where: Target) -> Run | None:
     slim = best_slim(given)
     if thrice and microseconds(given, slim) > packed_microseconds(request, where):
         return None
-    if not thrice and m > thin.MOST and n > HIGH * where.processors:
-        return None  # several rounds of blocks: larger tiles are faster
+    few = microseconds(given, slim)
+    if not thrice and m <= thin.MOST:
+        few = min(few, thin.microseconds(m, n, k))
+    if not thrice and tiles_microseconds(request, out, where) < few * (CLOSE if m <= thin.MOST else 1.0):
+        return None
     step_c = out.strides[0] if m > 1 else -(-n // 8) * 8
     if step_c <= 0:
         return None
@@ -258,6 +261,21 @@ def few_rows(request: Request, out: Array, where: Target) -> Run | None:
         slim_matmul(a, b, c, bias, work, counters, *numbers, *more)
 
     return run
+
+
+CLOSE = 0.93
+"""Up to 16 rows, tiles must be that much faster by their model: it is off by as much."""
+
+
+def tiles_microseconds(request: Request, out: Array, where: Target) -> float:
+    """What `hopper` would take for rows of contiguous k."""
+    m, n, k = request.m, request.n, request.k
+    ragged = tuple(x.step * request.a.itemsize % LINE != 0 for x in (left(request), right(request)))
+    given = Problem(
+        m, n, k, 1, 16, out.itemsize, "k", "k", out.itemsize != 2 or n % 8 != 0, where.processors,
+        ragged=(ragged[0], ragged[1]),
+    )  # fmt: skip
+    return best(given, arch=where.target.arch).clocks / rates_of(16).clock * 1e6
 
 
 def run_thin(numbers: tuple[int, int, int, int, int, int, thin.Thin, str, bool]) -> Run:
