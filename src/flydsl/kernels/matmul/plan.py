@@ -13,7 +13,7 @@ from functools import lru_cache
 from math import sqrt
 from typing import NamedTuple
 
-from .tile import LINE, Tile, limits, problem, span, stages
+from .tile import LINE, MOST_SLICES, Tile, limits, problem, span, stages
 from .winners import winner
 
 
@@ -121,13 +121,8 @@ def ceildiv(a: int, b: int) -> int:
     return -(-a // b)
 
 
-PARTS = (
-    *((splits, 1, False) for splits in (1, 2, 3, 4, 5, 6, 8)), (1, 2, False), (1, 3, False),
-    *((1, slices, True) for slices in (3, 4, 6, 8, 12, 16)),
-)  # fmt: skip
-"""How K is cut: by clusters, into slices whose sums one block adds up, or each its share of the columns."""
-
-
+SPLITS = (1, 2, 3, 4, 5, 6, 8)
+"""Parts of K for the blocks of a cluster."""
 SHARING = ((1, "y"), (2, "y"), (2, "x"), (4, "y"), (4, "x"), (4, "xy"))
 """Clusters, and whose rows their blocks have in common."""
 
@@ -137,18 +132,14 @@ def tiles() -> tuple[Tile, ...]:
     """Every tile that is worth a look."""
     found: list[Tile] = []
     for m, n, consumers, pingpong in _shapes():
-        for splits, slices, together in PARTS:
+        for splits in SPLITS:
             for cluster, shares in SHARING:
-                tile = Tile(m, n, consumers, pingpong, cluster, shares, splits, False, slices, together)
-                large = splits == slices == 1 and m * n >= 128 * 128
-                if (
-                    problem(tile) is not None
-                    or (slices > 1 and n < 64)
-                    or (cluster == 4 and not large and shares != "xy")
-                ):
+                tile = Tile(m, n, consumers, pingpong, cluster, shares, splits)
+                large = splits == 1 and m * n >= 128 * 128
+                if problem(tile) is not None or (cluster == 4 and not large and shares != "xy"):
                     continue
                 found += [tile, tile._replace(swap=True)]
-                if cluster == 1 and slices == 1:
+                if cluster == 1:
                     beside = (tile._replace(fits=fits) for fits in (2, 3))
                     found += [t._replace(swap=swap) for t in beside if problem(t) is None for swap in (False, True)]
     return tuple(found)
@@ -249,7 +240,7 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
         stored = stored / tile.splits * 1.3 + sums / 64 + sums / rates.peer
     plain = stored
     if tile.together:
-        stored = stored / tile.slices * 1.3 + rates.news + sums / 64 + sums / rates.gather
+        stored = stored / tile.sharers * 1.3 + rates.news + sums / 64 + sums * tile.slices / tile.sharers / rates.gather
     elif tile.slices > 1:
         stored += rates.slices + (sums / 64 + (tile.slices - 1) * sums / rates.gather) / tile.splits
     if tile.pingpong:
@@ -301,8 +292,26 @@ def candidates(given: Problem) -> list[Plan]:
         one = plan(given, tile)
         if one is not None:
             found.append(one)
+            found += sliced(given, one)
             found += tails(given, one)
     return sorted(found, key=lambda p: p.clocks)
+
+
+def sliced(given: Problem, whole: Plan) -> list[Plan]:
+    """The same with slices of K for the blocks that have no tile."""
+    tile = whole.tile
+    if tile.splits > 1 or tile.pingpong or tile.n < 64 or tile.fits > 1 or 2 * whole.blocks > given.processors:
+        return []
+    room = (given.processors if tile.cluster <= 2 else given.processors * 10 // 11) // whole.blocks
+    steps = ceildiv(given.k * given.bits, 8 * LINE)
+    most = min(room, steps // 4, MOST_SLICES)
+    found: list[Plan | None] = []
+    for slices in {most, most // 2}:
+        if slices > 1:
+            found.append(plan(given, tile._replace(slices=slices, together=True)))
+        if 1 < slices <= 3:
+            found.append(plan(given, tile._replace(slices=slices)))
+    return [p for p in found if p is not None]
 
 
 def tails(given: Problem, whole: Plan) -> list[Plan]:
@@ -316,7 +325,7 @@ def tails(given: Problem, whole: Plan) -> list[Plan]:
     left = once % room
     if once <= room or not 0 < 2 * left <= room:
         return []
-    slices = next((s for s in range(min(16, room // left), 1, -1) if tile.n % (8 * s) == 0), 1)
+    slices = min(16, room // left)
     cut = tile._replace(slices=slices, together=True, tail=True)
     found = plan(given, cut) if slices > 1 and problem(cut) is None else None
     return [] if found is None else [found]

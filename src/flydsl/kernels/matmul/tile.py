@@ -18,6 +18,7 @@ BARRIER_BYTES = 16 * MOST_STAGES
 """Of a full and an empty barrier for each stage."""
 
 
+MOST_SLICES = 32
 MOST_SUMS = {1: 128, 2: 160, 3: 96}
 """Registers of a consumer's thread that may hold sums."""
 
@@ -45,7 +46,7 @@ class Tile(NamedTuple):
     slices: int = 1
     """Parts of K whose sums meet in memory, where the block of the last part adds them up in order."""
     together: bool = False
-    """Each slice's block adds up its share of the columns, instead of the last one all."""
+    """The first slices' blocks (`sharers`) add up a share of the columns each, instead of the last one all."""
     tail: bool = False
     """Slices are for those tiles that are left when all blocks have had as many whole ones."""
     fits: int = 1
@@ -64,6 +65,11 @@ class Tile(NamedTuple):
     def in_shares(self) -> bool:
         """Whether a block stores some columns of each tile only: its threads do."""
         return self.splits > 1 or (self.together and not self.tail)
+
+    @property
+    def sharers(self) -> int:
+        """Slices whose blocks have a share of the columns, 8 at least."""
+        return next(x for x in range(min(self.slices, 16), 0, -1) if self.n // 8 % x == 0)
 
     @property
     def by_threads(self) -> bool:
@@ -258,10 +264,10 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
     for shared, major, sharers in ((tile.n, y_major, tile.high), (tile.m, x_major, tile.wide)):
         if shared // (8 if major == "k" else span(shared)) % sharers:
             return f"{sharers} blocks cannot share {shared} rows of {tile.shares}"
-    if tile.slices > 1 and (tile.splits > 1 or tile.pingpong or tile.slices > 16):
-        return f"K has parts, or up to 16 slices and consumers that work together, got {tile.slices}"
-    if tile.together and (tile.slices == 1 or tile.n % (8 * tile.slices)):
-        return f"{tile.slices} slices of whole columns divide {tile.n} of them in steps of 8"
+    if tile.slices > 1 and (tile.splits > 1 or tile.pingpong or tile.slices > MOST_SLICES):
+        return f"K has parts, or up to {MOST_SLICES} slices and consumers that work together, got {tile.slices}"
+    if tile.together and tile.slices == 1:
+        return "blocks share columns of slices, and there is one"
     if tile.tail and not tile.together:
         return "slices of the tiles that are left are added up in shares"
     if tile.fits > 1 and (tile.consumers > 1 or tile.accumulators > {2: 64, 3: 32}.get(tile.fits, 0)):
@@ -274,6 +280,6 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
 
 
 __all__ = [
-    "BARRIER_BYTES", "LINE", "Form", "Staging", "Tile", "fetched", "fixed_bytes", "limits", "pieces", "problem",
-    "registers", "span", "stage_bytes", "stages", "staging",
+    "BARRIER_BYTES", "LINE", "MOST_SLICES", "Form", "Staging", "Tile", "fetched", "fixed_bytes", "limits", "pieces",
+    "problem", "registers", "span", "stage_bytes", "stages", "staging",
 ]  # fmt: skip
