@@ -24,10 +24,9 @@ from typing import NamedTuple, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.errors import DSLValueError
 
 from .groups import Group, count_tiles, first_group, group_at
-from .hopper_fill import Matrices, Matrix, ask_early, clear_rows, fetch, load_map, sharers
+from .hopper_fill import clear_rows, fetch, load_map, sharers
 from .hopper_out import Out, store_by_engine, store_by_threads, store_pieces, swizzle
 from .hopper_promote import Ring, Turns, release, sum_class, sum_once, sum_twice
 from .hopper_sums import add_sums, collect_sums, leave_sums, put_sums, share_out, wait_for_slices
@@ -39,7 +38,6 @@ def hopper_kernel(
     load_x: fx.nvgpu.TmaAtom,
     load_y: fx.nvgpu.TmaAtom,
     store_c: fx.nvgpu.TmaAtom | None,
-    matrices: Matrices | None,
     c: fx.Pointer,
     bias: fx.Tensor | None,
     scale_x: fx.Tensor | None,
@@ -85,7 +83,7 @@ def hopper_kernel(
         nv.cluster.sync()
     else:
         fx.barrier()
-    if fx.const_expr(form.overlap and form.early == 0):
+    if fx.const_expr(form.overlap):
         nv.griddepcontrol_wait()
         nv.griddepcontrol_launch()
     place, part = rank % tile.cluster, rank // tile.cluster
@@ -111,16 +109,6 @@ def hopper_kernel(
         per = fx.ceildiv(steps, tile.splits)
         begin = per * part
         steps = fx.max(fx.min(steps - begin, per), 0)
-    if fx.const_expr(form.early > 0):
-        if (role == 0) & (first < tiles):
-            row, column, batch = tile_position(tile_of(first, dealt, tile), grid, place)
-            origin, _ = slice_of(first, dealt, steps, tile)
-            depth, pair = (begin + origin) * bk, cast("Matrices", matrices)
-            ask_early(pair.x, row * tile.m, rows, depth, k, batch, tile.m, form.early, of_x)
-            ask_early(pair.y, column * tile.n, columns, depth, k, batch, tile.n, form.early, of_y)
-        if fx.const_expr(form.overlap):
-            nv.griddepcontrol_wait()
-            nv.griddepcontrol_launch()
     few, many = registers(tile)
     if role == 0:
         if fx.const_expr(tile.consumers > 1):
@@ -444,11 +432,6 @@ def hopper(
     bk = depth_of(dtype)
     extents = k, batches
     count_c = fx.Int32(1) if form.grouped else batches
-    matrices = None
-    if fx.const_expr(form.early > 0):
-        if fx.const_expr(form.grouped or (form.x_major, form.y_major) != ("k", "k")):
-            raise DSLValueError(f"hopper: rows that lie along k are asked for early, and without groups, got {form}")
-        matrices = Matrices(Matrix(fx.get_iter(x), step_x, batch_x), Matrix(fx.get_iter(y), step_y, batch_y))
     rows_x, rows_y = fetched(tile, form)
     load_x = load_map(x, (rows, k, count_c), step_x, batch_x, rows_x, tile.wide, form.x_major, bk, form.l2_fetch)
     load_y = load_map(y, (columns, *extents), step_y, batch_y, rows_y, tile.high, form.y_major, bk, form.l2_fetch)
@@ -463,7 +446,7 @@ def hopper(
             store_c = nv.make_tma_atom(nv.TMAStore(), view, None, (64, box, 1), swizzle=2 * box)
     work_at, counters_at, offsets_at = [t if t is None else fx.get_iter(t) for t in (work, counters, offsets)]
     hopper_kernel(
-        load_x, load_y, store_c, matrices, fx.get_iter(c), bias, scale_x, scale_y, work_at, counters_at, dtype,
+        load_x, load_y, store_c, fx.get_iter(c), bias, scale_x, scale_y, work_at, counters_at, dtype,
         y.dtype, tile, form, rows, columns, k, batches, group, step_c, batch_c, offsets_at, scale_out,
         value_attrs={"nvvm.minctasm": tile.fits},
     ).launch(

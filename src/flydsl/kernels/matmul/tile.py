@@ -148,12 +148,6 @@ class Form(NamedTuple):
     l2_fetch: int = 256
     """Bytes that L2 fetches from memory at least, for the copy engine."""
 
-    early: int = 0
-    """Steps of a block's first tile that it asks L2 for while the kernel in front in the stream still runs.
-
-    Nothing is read by that: what the kernel in front writes, it writes in L2.
-    """
-
     rows_x: int = 0
     """Rows of X that a step of a tile fetches, where the matrix has fewer than the tile; 0 for all."""
     rows_y: int = 0

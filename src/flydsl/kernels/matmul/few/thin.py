@@ -28,8 +28,6 @@ class Thin(NamedTuple):
     """Reads of a column that a lane has under way."""
     slices: int = 1
     """Blocks of a cluster, which divide K."""
-    early: int = 0
-    """Bytes of each column that a block asks L2 for while the kernel in front in the stream still runs."""
 
     @property
     def rows(self) -> int:
