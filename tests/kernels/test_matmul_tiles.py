@@ -111,16 +111,6 @@ def test_rows_that_are_not_there_are_not_fetched(m: int, tile: Tile, rows, rng: 
         assert torch.isnan(whole[..., 72:]).all()
 
 
-@pytest.mark.parametrize(
-    "tile", [Tile(64, 32, 1, cluster=4, shares="xy"), Tile(64, 32, 1, splits=2), Tile(128, 64)], ids=str
-)
-def test_rows_are_asked_for_early(tile: Tile, rng: np.random.Generator, device: str):
-    """What lies outside the matrices is not, nor what lies behind k."""
-    form = Form("k", "k", "pairs" if tile.splits > 1 else "engine", early=4)
-    c, _, a, b = product(100, 72, 168, tile, form, torch.bfloat16, torch.bfloat16, rng, device, batches=2)
-    bound(c, a, b)
-
-
 @pytest.mark.parametrize("tile", [Tile(64, 48, 1, swap=True), Tile(128, 104, swap=True), Tile(64, 112, 1)], ids=str)
 def test_results_are_rounded_in_pairs(tile: Tile):
     """Else the assembler reads sums among the products, and has each of those wait for the one before."""
