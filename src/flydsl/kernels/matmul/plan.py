@@ -21,43 +21,43 @@ class Rates(NamedTuple):
     """What the hardware does, by measurement."""
 
     clock: float = 2.011e9
-    l2: float = 55.5
+    l2: float = 54.0
     """Bytes a multiprocessor gets from L2 in a clock, when all ask."""
-    l2_alone: float = 67.4
+    l2_alone: float = 72.5
     """The most it can take."""
-    ragged: float = 1.86
+    ragged: float = 1.87
     """How much more it asks for where rows do not start at cache lines."""
-    memory: float = 4.04e12
+    memory: float = 4.08e12
     """Bytes a second, of reads."""
-    overlap: float = 3.44
+    overlap: float = 3.12
     """The power that times of multiprocessors and of memory are added in."""
-    products: float = 0.977
+    products: float = 0.978
     """Clocks for a clock's products."""
-    shared: float = 0.383
+    shared: float = 0.407
     """How much of the time for reading operands from shared memory comes on top."""
     crowding: float = 5.85
     """The power that times of products and of their operands' way are added in."""
-    step: float = 51.0
+    step: float = 48.6
     """Clocks of a step for barriers, not hidden by another consumer."""
     latency: float = 3835.0
     """From the request of a stage to its arrival: a pipeline of few stages waits for it."""
-    start: float = 4696.0
+    start: float = 4554.0
     """Until the first product: launch, maps, barriers, the first stage's way from memory; and behind the last one."""
-    cluster: float = 1131.0
+    cluster: float = 997.0
     """More of it where blocks are clusters."""
-    store: float = 27.7
+    store: float = 24.1
     """Bytes of results a clock, while consumers store and do nothing else."""
-    turns: float = 1.049
+    turns: float = 1.09
     """What taking turns costs the products."""
-    peer: float = 11.4
+    peer: float = 10.9
     """Bytes of another block's shared memory, a clock."""
-    gather: float = 31.1
+    gather: float = 21.6
     """Bytes of slices' sums a clock that who adds them up reads."""
-    outside: float = 1.56
+    outside: float = 0.646
     """Clocks the copy engine needs for a row of a tile that the matrix does not have."""
-    slices: float = 3963.0
+    slices: float = 3277.0
     """Clocks from the last slice's sums to the news of them."""
-    news: float = 5820.0
+    news: float = 5373.0
     """The same where blocks wait for each other."""
 
 
