@@ -331,6 +331,9 @@ def tails(given: Problem, whole: Plan) -> list[Plan]:
     return [] if found is None else [found]
 
 
+NEAR = 1.15
+
+
 @lru_cache(4096)
 def best(given: Problem, whole: bool = False, arch: str | None = None) -> Plan:
     """What won at about this shape on an architecture, else the model's favourite.
@@ -339,7 +342,8 @@ def best(given: Problem, whole: bool = False, arch: str | None = None) -> Plan:
     """
     found = [p for p in candidates(given) if not whole or p.tile.splits == p.tile.slices == 1]
     won = None if whole or arch is None else winner(given, arch)
-    same = (p for p in found if p.tile == won)
+    # Not if the model finds it much slower here: a few more rows may be another round of tiles.
+    same = (p for p in found if p.tile == won and p.clocks < NEAR * found[0].clocks)
     return next(same, found[0])
 
 
