@@ -35,6 +35,8 @@ TILES = [
     Tile(64, 72, 1, slices=5, together=True),
     Tile(256, 160),
     Tile(192, 192, 3),
+    Tile(64, 48, 1, cluster=8, shares="xy", swap=True),
+    Tile(128, 160, pingpong=True),
     Tile(128, 64, pingpong=True),
     Tile(128, 160, swap=True),
     Tile(128, 64, splits=4),

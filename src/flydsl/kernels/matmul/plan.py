@@ -123,7 +123,7 @@ def ceildiv(a: int, b: int) -> int:
 
 SPLITS = (1, 2, 3, 4, 5, 6, 8)
 """Parts of K for the blocks of a cluster."""
-SHARING = ((1, "y"), (2, "y"), (2, "x"), (4, "y"), (4, "x"), (4, "xy"))
+SHARING = ((1, "y"), (2, "y"), (2, "x"), (4, "y"), (4, "x"), (4, "xy"), (8, "xy"))
 """Clusters, and whose rows their blocks have in common."""
 
 
@@ -156,7 +156,7 @@ def _shapes() -> Iterator[tuple[int, int, int, bool]]:
                 yield 192, n, 3, False
         if n >= 64:
             yield 64, n, 2, True
-        if 64 <= n <= 128:
+        if 64 <= n <= 160:
             yield 128, n, 2, True
     for n in range(24, 137, 16):
         yield 64, n, 1, False

@@ -37,8 +37,8 @@ class Tile(NamedTuple):
     cluster: int = 1
     """Blocks that share an operand, each fetching a part of it for all."""
     shares: str = "y"
-    """Whose rows they have in common: "y", blocks above each other, "x", blocks beside each other, or "xy", pairs of
-    both."""
+    """Whose rows they have in common: "y", blocks above each other, "x", blocks beside each other, or "xy" both: two
+    above each other, and two or four such pairs."""
     splits: int = 1
     """Parts of K, each summed by a block of its own; the cluster adds them up."""
     swap: bool = False
@@ -249,12 +249,12 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
         return f"{tile.m} x {tile.n} for {tile.consumers} consumers needs {tile.accumulators} accumulators a thread"
     if tile.blocks > 8:
         return f"a cluster has at most 8 blocks, got {tile.cluster} x {tile.splits}"
-    if not 1 <= tile.splits <= 8 or tile.cluster not in (1, 2, 4):
-        return f"K is split in up to 8 parts and a cluster of 1, 2 or 4 shares, got {tile.splits} and {tile.cluster}"
+    if not 1 <= tile.splits <= 8 or tile.cluster not in (1, 2, 4, 8):
+        return f"K is split in up to 8 parts and a cluster of 1, 2, 4 or 8 shares, got {tile.splits} and {tile.cluster}"
     if tile.splits > 1 and (tile.n % (8 * tile.splits) or tile.pingpong):
         return f"{tile.splits} parts of K divide {tile.n} columns in steps of 8, and consumers do not take turns"
-    if tile.shares == "xy" and tile.cluster != 4:
-        return f"two pairs of blocks share rows of both, got a cluster of {tile.cluster}"
+    if (tile.cluster < 4 and tile.shares == "xy") or (tile.cluster == 8 and tile.shares != "xy"):
+        return f"4 or 8 blocks share rows of both, and up to 4 those of one, got {tile.cluster} and {tile.shares}"
     for shared, major, sharers in ((tile.n, y_major, tile.high), (tile.m, x_major, tile.wide)):
         if shared // (8 if major == "k" else span(shared)) % sharers:
             return f"{sharers} blocks cannot share {shared} rows of {tile.shares}"
