@@ -13,7 +13,7 @@ from .tile import LINE, Tile, span
 class Sharers(NamedTuple):
     """Blocks of a cluster that have rows in common: how many, which of them this one is, and a bit for each."""
 
-    count: int
+    many: int
     place: fx.Int32
     mask: fx.Int32 | None
 
@@ -62,13 +62,13 @@ def fetch(
     sharers: Sharers,
 ) -> None:
     """Rows of an operand to a stage; where blocks share them, this block's part of them to all."""
-    line = rows // sharers.count if major == "k" else span(rows)
+    line = rows // sharers.many if major == "k" else span(rows)
     elements = load.nbytes * 8 // load.width
     first = fx.Int32(0)
-    if sharers.count > 1:
-        first = sharers.place * (rows // sharers.count // line)
+    if sharers.many > 1:
+        first = sharers.place * (rows // sharers.many // line)
     mask = sharers.mask
-    for i in range(rows // sharers.count // line):
+    for i in range(rows // sharers.many // line):
         at = first + i
         load.load((row + at * line, depth, batch), smem + at * elements, barrier, multicast=mask)
 
