@@ -9,7 +9,7 @@ from tests.covering import rows_of, some_of
 
 import flydsl.compiler as flyc
 from flydsl.kernels.matmul.hopper import hopper
-from flydsl.kernels.matmul.tile import Form, Tile, problem
+from flydsl.kernels.matmul.tile import Form, Tile, limits, problem
 
 from .matmul_checks import bound, matrix, poisoned
 
@@ -101,11 +101,16 @@ def test_tiles(tile: Tile, rng: np.random.Generator, device: str):
 
 @pytest.mark.parametrize(
     ("m", "tile", "rows"),
-    [(33, Tile(64, 32, 1), (40, 0)), (17, Tile(64, 32, 1, swap=True), (0, 24)), (100, Tile(128, 32), (104, 0))],
+    [
+        (33, Tile(64, 32, 1), (40, 0)),
+        (17, Tile(64, 32, 1, swap=True), (0, 24)),
+        (100, Tile(128, 32, cluster=2, shares="x"), (112, 0)),
+    ],
     ids=str,
 )
 def test_rows_that_are_not_there_are_not_fetched(m: int, tile: Tile, rows, rng: np.random.Generator, device: str):
     """They are multiplied all the same: not what another launch left in shared memory."""
+    assert limits(tile, *((72, m) if tile.swap else (m, 72)), "k", "k") == rows
     form = Form("k", "k", "engine", rows_x=rows[0], rows_y=rows[1])
     for k in (72, 1600):
         c, whole, a, b = product(m, 72, k, tile, form, torch.bfloat16, torch.bfloat16, rng, device)

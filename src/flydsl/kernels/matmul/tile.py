@@ -220,11 +220,8 @@ def stages(tile: Tile) -> int:
 
 def limits(tile: Tile, rows: int, columns: int, x_major: str, y_major: str) -> tuple[int, int]:
     """`Form.rows_x` and `rows_y`: as many as the matrices have, in steps of the swizzle, where these are fewer."""
-    x, y = -(-rows // 8) * 8, -(-columns // 8) * 8
-    return (
-        x if x < tile.m and x_major == "k" and tile.wide == 1 else 0,
-        y if y < tile.n and y_major == "k" and tile.high == 1 else 0,
-    )
+    x, y = (-(-have // step) * step for have, step in ((rows, 8 * tile.wide), (columns, 8 * tile.high)))
+    return (x if x < tile.m and x_major == "k" else 0, y if y < tile.n and y_major == "k" else 0)
 
 
 def fetched(tile: Tile, form: Form) -> tuple[int, int]:
