@@ -21,43 +21,45 @@ class Rates(NamedTuple):
     """What the hardware does, by measurement."""
 
     clock: float = 2.011e9
-    l2: float = 54.0
+    l2: float = 54.5
     """Bytes a multiprocessor gets from L2 in a clock, when all ask."""
-    l2_alone: float = 72.5
+    l2_alone: float = 93.8
     """The most it can take."""
-    ragged: float = 1.87
+    ragged: float = 1.98
     """How much more it asks for where rows do not start at cache lines."""
-    memory: float = 4.08e12
+    memory: float = 4.31e12
     """Bytes a second, of reads."""
-    overlap: float = 3.12
+    overlap: float = 2.52
     """The power that times of multiprocessors and of memory are added in."""
     products: float = 0.978
     """Clocks for a clock's products."""
-    shared: float = 0.407
+    shared: float = 0.385
     """How much of the time for reading operands from shared memory comes on top."""
-    crowding: float = 5.85
+    crowding: float = 5.88
     """The power that times of products and of their operands' way are added in."""
-    step: float = 48.6
+    step: float = 50.6
     """Clocks of a step for barriers, not hidden by another consumer."""
     latency: float = 3835.0
     """From the request of a stage to its arrival: a pipeline of few stages waits for it."""
-    start: float = 4554.0
+    start: float = 4724.0
     """Until the first product: launch, maps, barriers, the first stage's way from memory; and behind the last one."""
-    cluster: float = 997.0
+    cluster: float = 791.0
     """More of it where blocks are clusters."""
-    store: float = 24.1
+    store: float = 21.7
     """Bytes of results a clock, while consumers store and do nothing else."""
-    turns: float = 1.09
+    turns: float = 1.08
     """What taking turns costs the products."""
-    peer: float = 10.9
+    part: float = 158.0
+    """Clocks for each part of K that a cluster adds up."""
+    peer: float = 12.7
     """Bytes of another block's shared memory, a clock."""
-    gather: float = 21.6
+    gather: float = 17.7
     """Bytes of slices' sums a clock that who adds them up reads."""
-    outside: float = 0.646
+    outside: float = 0.222
     """Clocks the copy engine needs for a row of a tile that the matrix does not have."""
-    slices: float = 3277.0
+    slices: float = 2408.0
     """Clocks from the last slice's sums to the news of them."""
-    news: float = 5373.0
+    news: float = 4266.0
     """The same where blocks wait for each other."""
 
 
@@ -65,7 +67,7 @@ RATES = Rates()
 OTHERS = Rates(
     clock=1.53e9, l2_alone=59.2, ragged=1.94, memory=4.12e12, overlap=8.0, products=0.933, shared=0.145, crowding=32.0,
     step=56.8, latency=2838.0, start=2915.0, cluster=1367.0, store=55.4, turns=1.0, peer=15.95, gather=48.0,
-    outside=1.0, slices=4098.0, news=5000.0,
+    outside=1.0, slices=4098.0, news=5000.0, part=0.0,
 )  # fmt: skip
 """For operands of 8 and 32 bits, which were fitted at another time."""
 
@@ -176,6 +178,15 @@ def operands(given: Problem, swap: bool) -> tuple[int, int, str, str]:
     return given.m, given.n, given.a_major, given.b_major
 
 
+FIT = {1: 132, 2: 66, 3: 40, 4: 30, 5: 22, 6: 17, 8: 15}
+"""Clusters that ran at the same time on an H200, by their blocks: they do not fit all groups of multiprocessors."""
+
+
+def at_once(processors: int, blocks: int) -> int:
+    """Clusters of so many blocks that run at the same time."""
+    return FIT.get(blocks, 0) * processors // 132
+
+
 def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     """What the model says of a tile; None where it cannot be used."""
     rates = rates or rates_of(given.bits)
@@ -187,8 +198,7 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     clusters = once * tile.slices
     steps = ceildiv(given.k, bk)
     parts = tile.splits * tile.slices
-    # Clusters of more than two blocks do not fit all groups of multiprocessors.
-    room = (given.processors if tile.blocks <= 2 else given.processors * 10 // 11) * tile.fits // tile.blocks
+    room = at_once(given.processors, tile.blocks) * tile.fits
     if parts > 1 and ((clusters > room and not tile.tail) or steps < 4 * parts):
         return None
     if (rows <= tile.m // 2 and tile.m > 64) or (columns <= tile.n // 2 and tile.n > 32):
@@ -237,7 +247,7 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     stored = tile.m * tile.n * given.out / rates.store * (1.6 if given.direct else 1.0)
     sums = 4 * tile.m * tile.n
     if tile.splits > 1:
-        stored = stored / tile.splits * 1.3 + sums / 64 + sums / rates.peer
+        stored = stored / tile.splits * 1.3 + sums / 64 + sums / rates.peer + tile.splits * rates.part
     plain = stored
     if tile.together:
         stored = stored / tile.sharers * 1.3 + rates.news + sums / 64 + sums * tile.slices / tile.sharers / rates.gather
@@ -302,7 +312,7 @@ def sliced(given: Problem, whole: Plan) -> list[Plan]:
     tile = whole.tile
     if tile.splits > 1 or tile.pingpong or tile.n < 64 or tile.fits > 1 or 2 * whole.blocks > given.processors:
         return []
-    room = (given.processors if tile.cluster <= 2 else given.processors * 10 // 11) // whole.blocks
+    room = at_once(given.processors, tile.cluster) // (whole.blocks // tile.cluster)
     steps = ceildiv(given.k * given.bits, 8 * LINE)
     most = min(room, steps // 4, MOST_SLICES)
     found: list[Plan | None] = []
