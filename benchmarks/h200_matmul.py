@@ -69,8 +69,8 @@ def random_shapes(count: int, seed: int) -> list[tuple[int, int, int]]:
 def write_winners(files: list[str], target: Path) -> None:
     """The fastest of each case's tiles, as the package has them; a case is taken from the first file that has it.
 
-    Few rows have kernels of their own; lines of older runs may have tiles, or ways to fill stages, that are no more, and
-    lack tiles that there are now: where one of those is faster by the model, it decides.
+    Few rows have kernels of their own; lines of older runs may have tiles, or ways to fill stages, that are no more,
+    and lack tiles that there are now: where one of those is faster by the model, it decides.
     """
     from flydsl.autotune import Config
     from flydsl.autotune.shipped import write

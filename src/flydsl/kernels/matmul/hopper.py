@@ -11,8 +11,8 @@ them, each with a full and an empty barrier. Blocks stay and take tile after til
   their sums in memory, and the block of the last slice waits for them and adds them, again in the order of K. It has
   the highest number of them, so those it waits for run or have run: they wait for nobody. With many
   slices the first ones' blocks add up a share of the columns each (`together`), once all are there; they wait for a
-  while only, and the last to come does what others did not wait for. Slices are for all tiles, or (`tail`) for those that are left
-  when every block has had as many whole ones.
+  while only, and the last to come does what others did not wait for. Slices are for all tiles, or (`tail`) for those
+  that are left when every block has had as many whole ones.
 
 Outside the matrices the copy engine reads zeros and writes nothing. It takes rows of 16-byte units; where C has none,
 where C is f32 and where K was split, threads store their values themselves.
