@@ -235,17 +235,21 @@ def few_rows(request: Request, out: Array, where: Target) -> Run | None:
     slim = best_slim(given)
     if thrice and microseconds(given, slim) > packed_microseconds(request, where):
         return None
+    by_words = not thrice and m <= thin.MOST
     few = microseconds(given, slim)
-    if not thrice and m <= thin.MOST:
-        few = min(few, thin.microseconds(m, n, k))
-    if not thrice and tiles_microseconds(request, out, where) < few * (CLOSE if m <= thin.MOST else 1.0):
+    if by_words:
+        words = thin.microseconds(m, n, k)
+        # Its model says too little of more than 8 rows of 16-bit types.
+        by_words = m > 8 or words < few
+        few = words if by_words else few
+    if not thrice and tiles_microseconds(request, out, where) * (BEFORE if m <= thin.MOST else AFTER) < few:
         return None
     step_c = out.strides[0] if m > 1 else -(-n // 8) * 8
     if step_c <= 0:
         return None
     quads = n % 4 == 0 and step_c % 4 == 0 and out.address % (4 * out.itemsize) == 0
     extents = m, n, k, form_a[1], form_b[1], step_c
-    if not thrice and m <= thin.MOST and thin.microseconds(m, n, k) < microseconds(given, slim):
+    if by_words:
         return run_thin((*extents, thin.choose(m, n, k, where.processors), request.activation, quads))
     numbers = *extents, slim, weights, request.activation, quads
     blocks = -(-n // slim.rows) * -(-m // slim.tokens)
@@ -263,8 +267,8 @@ def few_rows(request: Request, out: Array, where: Target) -> Run | None:
     return run
 
 
-CLOSE = 0.93
-"""Up to 16 rows, tiles must be that much faster by their model: it is off by as much."""
+BEFORE, AFTER = 1.06, 0.85
+"""By how much models say too little of tiles for up to 16 rows, beside others, and too much for more."""
 
 
 def tiles_microseconds(request: Request, out: Array, where: Target) -> float:
