@@ -47,7 +47,7 @@ L2 = 50 << 20
 MOST_FLOPS = 3e12
 REACH = 1.25
 """How far a winner serves other shapes, as a factor over all extents."""
-BETTER = 0.95
+BETTER = 0.93
 """What a tile that was not measured must take of a winner's time by the model, to be taken instead."""
 
 

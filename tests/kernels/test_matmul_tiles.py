@@ -31,7 +31,6 @@ TILES = [
     Tile(64, 48, 1, cluster=4, shares="xy"),
     # Each of what these have is in one of those above.
     Tile(64, 64, 1, cluster=4, shares="xy", splits=2, swap=True),
-    Tile(64, 48, 1, splits=3),
     Tile(64, 72, 1, slices=5, together=True),
     Tile(256, 160),
     Tile(192, 192, 3),
@@ -88,7 +87,7 @@ def product(
     return c, whole, a, b.transpose(1, 2)
 
 
-@pytest.mark.parametrize("tile", some_of(TILES, 18), ids=str)
+@pytest.mark.parametrize("tile", some_of(TILES, 17), ids=str)
 def test_tiles(tile: Tile, rng: np.random.Generator, device: str):
     assert problem(tile) is None
     m, n = (tile.n + 9, tile.m + 8) if tile.swap else (tile.m + 9, tile.n + 8)

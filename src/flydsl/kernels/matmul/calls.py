@@ -239,10 +239,10 @@ def few_rows(request: Request, out: Array, where: Target) -> Run | None:
     few = microseconds(given, slim)
     if by_words:
         words = thin.microseconds(m, n, k)
-        # Its model says too little of more than 8 rows of 16-bit types.
-        by_words = m > 8 or words < few
+        # The other model says too little of 9 to 16 rows.
+        by_words = m > ONE or words < few
         few = words if by_words else few
-    if not thrice and tiles_microseconds(request, out, where) * (BEFORE if m <= thin.MOST else AFTER) < few:
+    if not thrice and m > ONE and tiles_microseconds(request, out, where) * (BEFORE if by_words else AFTER) < few:
         return None
     step_c = out.strides[0] if m > 1 else -(-n // 8) * 8
     if step_c <= 0:
@@ -267,8 +267,10 @@ def few_rows(request: Request, out: Array, where: Target) -> Run | None:
     return run
 
 
+ONE = 8
+"""Rows of one instruction: with no more, tiles were not faster."""
 BEFORE, AFTER = 1.06, 0.85
-"""By how much models say too little of tiles for up to 16 rows, beside others, and too much for more."""
+"""What is said too little of tiles beside `thin_kernel`, and too much beside `slim_kernel`."""
 
 
 def tiles_microseconds(request: Request, out: Array, where: Target) -> float:

@@ -21,45 +21,45 @@ class Rates(NamedTuple):
     """What the hardware does, by measurement."""
 
     clock: float = 2.011e9
-    l2: float = 54.5
+    l2: float = 54.1
     """Bytes a multiprocessor gets from L2 in a clock, when all ask."""
-    l2_alone: float = 93.8
+    l2_alone: float = 95.7
     """The most it can take."""
     ragged: float = 1.98
     """How much more it asks for where rows do not start at cache lines."""
-    memory: float = 4.31e12
+    memory: float = 4.16e12
     """Bytes a second, of reads."""
-    overlap: float = 2.52
+    overlap: float = 2.98
     """The power that times of multiprocessors and of memory are added in."""
-    products: float = 0.978
+    products: float = 0.982
     """Clocks for a clock's products."""
-    shared: float = 0.385
+    shared: float = 0.393
     """How much of the time for reading operands from shared memory comes on top."""
-    crowding: float = 5.88
+    crowding: float = 5.92
     """The power that times of products and of their operands' way are added in."""
-    step: float = 50.6
+    step: float = 49.4
     """Clocks of a step for barriers, not hidden by another consumer."""
     latency: float = 3835.0
     """From the request of a stage to its arrival: a pipeline of few stages waits for it."""
-    start: float = 4724.0
+    start: float = 4783.0
     """Until the first product: launch, maps, barriers, the first stage's way from memory; and behind the last one."""
-    cluster: float = 791.0
+    cluster: float = 775.0
     """More of it where blocks are clusters."""
-    store: float = 21.7
+    store: float = 21.6
     """Bytes of results a clock, while consumers store and do nothing else."""
     turns: float = 1.08
     """What taking turns costs the products."""
-    part: float = 158.0
+    part: float = 163.0
     """Clocks for each part of K that a cluster adds up."""
-    peer: float = 12.7
+    peer: float = 12.0
     """Bytes of another block's shared memory, a clock."""
-    gather: float = 17.7
+    gather: float = 18.1
     """Bytes of slices' sums a clock that who adds them up reads."""
-    outside: float = 0.222
+    outside: float = 0.247
     """Clocks the copy engine needs for a row of a tile that the matrix does not have."""
-    slices: float = 2408.0
+    slices: float = 2770.0
     """Clocks from the last slice's sums to the news of them."""
-    news: float = 4266.0
+    news: float = 4306.0
     """The same where blocks wait for each other."""
 
 
@@ -123,8 +123,8 @@ def ceildiv(a: int, b: int) -> int:
     return -(-a // b)
 
 
-SPLITS = (1, 2, 3, 4, 5, 6, 8)
-"""Parts of K for the blocks of a cluster."""
+SPLITS = (1, 2, 4, 8)
+"""Parts of K for the blocks of a cluster. Clusters of 3, 5 and 6 blocks run, but of fewer at once than fit."""
 SHARING = ((1, "y"), (2, "y"), (2, "x"), (4, "y"), (4, "x"), (4, "xy"), (8, "xy"))
 """Clusters, and whose rows their blocks have in common."""
 
@@ -142,7 +142,7 @@ def tiles() -> tuple[Tile, ...]:
                     continue
                 found += [tile, tile._replace(swap=True)]
                 if cluster == 1:
-                    beside = (tile._replace(fits=fits) for fits in (2, 3))
+                    beside = (tile._replace(fits=fits) for fits in ((2, 3) if splits == 1 else (2,)))
                     found += [t._replace(swap=swap) for t in beside if problem(t) is None for swap in (False, True)]
     return tuple(found)
 
@@ -178,13 +178,13 @@ def operands(given: Problem, swap: bool) -> tuple[int, int, str, str]:
     return given.m, given.n, given.a_major, given.b_major
 
 
-FIT = {1: 132, 2: 66, 3: 40, 4: 30, 5: 22, 6: 17, 8: 15}
+FIT = {1: 132, 2: 66, 4: 30, 8: 15}
 """Clusters that ran at the same time on an H200, by their blocks: they do not fit all groups of multiprocessors."""
 
 
 def at_once(processors: int, blocks: int) -> int:
     """Clusters of so many blocks that run at the same time."""
-    return FIT.get(blocks, 0) * processors // 132
+    return FIT[blocks] * processors // 132
 
 
 def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:

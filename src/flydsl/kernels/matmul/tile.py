@@ -18,7 +18,7 @@ BARRIER_BYTES = 16 * MOST_STAGES
 """Of a full and an empty barrier for each stage."""
 
 
-MOST_SLICES = 32
+MOST_SLICES = 16
 MOST_SUMS = {1: 128, 2: 160, 3: 96}
 """Registers of a consumer's thread that may hold sums."""
 
@@ -69,7 +69,7 @@ class Tile(NamedTuple):
     @property
     def sharers(self) -> int:
         """Slices whose blocks have a share of the columns, 8 at least."""
-        return next(x for x in range(min(self.slices, 16), 0, -1) if self.n // 8 % x == 0)
+        return next(x for x in range(self.slices, 0, -1) if self.n // 8 % x == 0)
 
     @property
     def by_threads(self) -> bool:
@@ -246,8 +246,8 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
         return f"{tile.m} x {tile.n} for {tile.consumers} consumers needs {tile.accumulators} accumulators a thread"
     if tile.blocks > 8:
         return f"a cluster has at most 8 blocks, got {tile.cluster} x {tile.splits}"
-    if not 1 <= tile.splits <= 8 or tile.cluster not in (1, 2, 4, 8):
-        return f"K is split in up to 8 parts and a cluster of 1, 2, 4 or 8 shares, got {tile.splits} and {tile.cluster}"
+    if tile.splits not in (1, 2, 4, 8) or tile.cluster not in (1, 2, 4, 8):
+        return f"K is split in 1, 2, 4 or 8 and a cluster of 1, 2, 4 or 8 shares, got {tile.splits} and {tile.cluster}"
     if tile.splits > 1 and (tile.n % (8 * tile.splits) or tile.pingpong):
         return f"{tile.splits} parts of K divide {tile.n} columns in steps of 8, and consumers do not take turns"
     if (tile.cluster < 4 and tile.shares == "xy") or (tile.cluster == 8 and tile.shares != "xy"):
