@@ -117,6 +117,16 @@ def test_rows_that_are_not_there_are_not_fetched(m: int, tile: Tile, rows, rng: 
         assert torch.isnan(whole[..., 72:]).all()
 
 
+def test_rows_that_are_not_fetched_are_zeros(rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
+    """In every stage that a block's tiles come to: checked mode tells of reads of what nobody wrote."""
+    emulate("sm_90a")
+    monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
+    c, _, a, b = product(
+        33, 72, 72, Tile(64, 16, 1), Form("k", "k", "engine", rows_x=40), torch.bfloat16, torch.bfloat16, rng, "cpu"
+    )
+    bound(c, a, b)
+
+
 @pytest.mark.parametrize("tile", [Tile(64, 48, 1, swap=True), Tile(128, 104, swap=True), Tile(64, 112, 1)], ids=str)
 def test_results_are_rounded_in_pairs(tile: Tile):
     """Else the assembler reads sums among the products, and has each of those wait for the one before."""

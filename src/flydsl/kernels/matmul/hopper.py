@@ -149,7 +149,7 @@ def hopper_kernel(
         member = tid % 128
         if fx.const_expr((rows_x, rows_y) != (tile.m, tile.n)):
             # Rows that nobody fetches are those of results that nobody stores, but they are multiplied.
-            here = fx.min(fx.ceildiv(k, bk), count)
+            here = fx.min(fx.ceildiv(k, bk) * fx.ceildiv(tiles, stride), count)
             clear_rows(base, here, tile.m, rows_x, tid - 128, 128 * tile.consumers)
             clear_rows(base_y, here, tile.n, rows_y, tid - 128, 128 * tile.consumers)
             nv.fence_proxy_async()

@@ -199,11 +199,11 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     steps = ceildiv(given.k, bk)
     parts = tile.splits * tile.slices
     room = at_once(given.processors, tile.blocks) * tile.fits
-    if parts > 1 and ((clusters > room and not tile.tail) or steps < 4 * parts):
+    if room == 0 or (parts > 1 and ((clusters > room and not tile.tail) or steps < 4 * parts)):
         return None
     if (rows <= tile.m // 2 and tile.m > 64) or (columns <= tile.n // 2 and tile.n > 32):
         return None  # half of it is enough
-    if "mn" in (x_major, y_major) and problem(tile, x_major, y_major) is not None:
+    if "mn" in (x_major, y_major) and (problem(tile, x_major, y_major) is not None or not measured(tile)):
         return None
     if given.promote and not tile.promotes:
         return None
@@ -277,7 +277,7 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
 
 
 def measured(tile: Tile) -> bool:
-    """Whether a tile was among those that operands of 8 and 32 bits were measured with."""
+    """Whether a tile was among those that other operands than 16 bits along k were measured with."""
     few = tile.accumulators <= (64 if tile.consumers == 3 else 128)
     return few and tile.n in (48, *range(32, 257, 32), 16) and tile.fits == 1 and tile.shares != "xy"
 
