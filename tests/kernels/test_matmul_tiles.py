@@ -9,7 +9,7 @@ from tests.covering import rows_of, some_of
 
 import flydsl.compiler as flyc
 from flydsl.kernels.matmul.hopper import hopper
-from flydsl.kernels.matmul.tile import Form, Tile, problem
+from flydsl.kernels.matmul.tile import Form, Tile, limits, problem
 
 from .matmul_checks import bound, matrix, poisoned
 
@@ -31,8 +31,11 @@ TILES = [
     Tile(64, 48, 1, cluster=4, shares="xy"),
     # Each of what these have is in one of those above.
     Tile(64, 64, 1, cluster=4, shares="xy", splits=2, swap=True),
+    Tile(64, 72, 1, slices=5, together=True),
     Tile(256, 160),
     Tile(192, 192, 3),
+    Tile(64, 48, 1, cluster=8, shares="xy", swap=True),
+    Tile(128, 160, pingpong=True),
     Tile(128, 64, pingpong=True),
     Tile(128, 160, swap=True),
     Tile(128, 64, splits=4),
@@ -85,7 +88,7 @@ def product(
     return c, whole, a, b.transpose(1, 2)
 
 
-@pytest.mark.parametrize("tile", some_of(TILES, 15), ids=str)
+@pytest.mark.parametrize("tile", some_of(TILES, 17), ids=str)
 def test_tiles(tile: Tile, rng: np.random.Generator, device: str):
     assert problem(tile) is None
     m, n = (tile.n + 9, tile.m + 8) if tile.swap else (tile.m + 9, tile.n + 8)
@@ -98,11 +101,16 @@ def test_tiles(tile: Tile, rng: np.random.Generator, device: str):
 
 @pytest.mark.parametrize(
     ("m", "tile", "rows"),
-    [(33, Tile(64, 32, 1), (40, 0)), (17, Tile(64, 32, 1, swap=True), (0, 24)), (100, Tile(128, 32), (104, 0))],
+    [
+        (33, Tile(64, 32, 1), (40, 0)),
+        (17, Tile(64, 32, 1, swap=True), (0, 24)),
+        (100, Tile(128, 32, cluster=2, shares="x"), (112, 0)),
+    ],
     ids=str,
 )
 def test_rows_that_are_not_there_are_not_fetched(m: int, tile: Tile, rows, rng: np.random.Generator, device: str):
     """They are multiplied all the same: not what another launch left in shared memory."""
+    assert limits(tile, *((72, m) if tile.swap else (m, 72)), "k", "k") == rows
     form = Form("k", "k", "engine", rows_x=rows[0], rows_y=rows[1])
     for k in (72, 1600):
         c, whole, a, b = product(m, 72, k, tile, form, torch.bfloat16, torch.bfloat16, rng, device)
@@ -110,13 +118,13 @@ def test_rows_that_are_not_there_are_not_fetched(m: int, tile: Tile, rows, rng: 
         assert torch.isnan(whole[..., 72:]).all()
 
 
-@pytest.mark.parametrize(
-    "tile", [Tile(64, 32, 1, cluster=4, shares="xy"), Tile(64, 32, 1, splits=2), Tile(128, 64)], ids=str
-)
-def test_rows_are_asked_for_early(tile: Tile, rng: np.random.Generator, device: str):
-    """What lies outside the matrices is not, nor what lies behind k."""
-    form = Form("k", "k", "pairs" if tile.splits > 1 else "engine", early=4)
-    c, _, a, b = product(100, 72, 168, tile, form, torch.bfloat16, torch.bfloat16, rng, device, batches=2)
+def test_rows_that_are_not_fetched_are_zeros(rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
+    """In every stage that a block's tiles come to: checked mode tells of reads of what nobody wrote."""
+    emulate("sm_90a")
+    monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
+    c, _, a, b = product(
+        33, 72, 72, Tile(64, 16, 1), Form("k", "k", "engine", rows_x=40), torch.bfloat16, torch.bfloat16, rng, "cpu"
+    )
     bound(c, a, b)
 
 

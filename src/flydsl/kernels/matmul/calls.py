@@ -9,7 +9,7 @@ from .amd.calls import on_amd
 from .amd.weights import PreshuffledWeight, matrix_of
 from .arrays import Array, HostArray, in_line, is_torch, packed
 from .few import thin
-from .few.slim import HIGH, Weights
+from .few.slim import Weights
 from .few.slim_plan import Given, microseconds
 from .few.slim_plan import best as best_slim
 from .operands import UNIT, Call, Matrix, Run, Target, left, result_form, right, scale_form
@@ -235,14 +235,21 @@ def few_rows(request: Request, out: Array, where: Target) -> Run | None:
     slim = best_slim(given)
     if thrice and microseconds(given, slim) > packed_microseconds(request, where):
         return None
-    if not thrice and m > thin.MOST and n > HIGH * where.processors:
-        return None  # several rounds of blocks: larger tiles are faster
+    by_words = not thrice and m <= thin.MOST
+    few = microseconds(given, slim)
+    if by_words:
+        words = thin.microseconds(m, n, k)
+        # The other model says too little of 9 to 16 rows.
+        by_words = m > ONE or words < few
+        few = words if by_words else few
+    if not thrice and m > ONE and tiles_microseconds(request, out, where) * (BEFORE if by_words else AFTER) < few:
+        return None
     step_c = out.strides[0] if m > 1 else -(-n // 8) * 8
     if step_c <= 0:
         return None
     quads = n % 4 == 0 and step_c % 4 == 0 and out.address % (4 * out.itemsize) == 0
     extents = m, n, k, form_a[1], form_b[1], step_c
-    if not thrice and m <= thin.MOST and thin.microseconds(m, n, k) < microseconds(given, slim):
+    if by_words:
         return run_thin((*extents, thin.choose(m, n, k, where.processors), request.activation, quads))
     numbers = *extents, slim, weights, request.activation, quads
     blocks = -(-n // slim.rows) * -(-m // slim.tokens)
@@ -258,6 +265,23 @@ def few_rows(request: Request, out: Array, where: Target) -> Run | None:
         slim_matmul(a, b, c, bias, work, counters, *numbers, *more)
 
     return run
+
+
+ONE = 8
+"""Rows of one instruction: with no more, tiles were not faster."""
+BEFORE, AFTER = 1.06, 0.85
+"""What is said too little of tiles beside `thin_kernel`, and too much beside `slim_kernel`."""
+
+
+def tiles_microseconds(request: Request, out: Array, where: Target) -> float:
+    """What `hopper` would take for rows of contiguous k."""
+    m, n, k = request.m, request.n, request.k
+    ragged = tuple(x.step * request.a.itemsize % LINE != 0 for x in (left(request), right(request)))
+    given = Problem(
+        m, n, k, 1, 16, out.itemsize, "k", "k", out.itemsize != 2 or n % 8 != 0, where.processors,
+        ragged=(ragged[0], ragged[1]),
+    )  # fmt: skip
+    return best(given, arch=where.target.arch).clocks / rates_of(16).clock * 1e6
 
 
 def few_bytes(request: Request, out: Array, where: Target) -> Run | None:

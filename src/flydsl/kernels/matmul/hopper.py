@@ -10,9 +10,9 @@ them, each with a full and an empty barrier. Blocks stay and take tile after til
   share of the columns, and add them in the order of K: the same bits in every run. Or (`slices`) blocks leave
   their sums in memory, and the block of the last slice waits for them and adds them, again in the order of K. It has
   the highest number of them, so those it waits for run or have run: they wait for nobody. With many
-  slices each one's block adds up its share of the columns (`together`), once all are there; it waits for a while only,
-  and the last to come does what others did not wait for. Slices are for all tiles, or (`tail`) for those that are left
-  when every block has had as many whole ones.
+  slices the first ones' blocks add up a share of the columns each (`together`), once all are there; they wait for a
+  while only, and the last to come does what others did not wait for. Slices are for all tiles, or (`tail`) for those
+  that are left when every block has had as many whole ones.
 
 Outside the matrices the copy engine reads zeros and writes nothing. It takes rows of 16-byte units; where C has none,
 where C is f32 and where K was split, threads store their values themselves.
@@ -24,11 +24,10 @@ from typing import NamedTuple, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.errors import DSLValueError
 
 from .groups import Group, count_tiles, first_group, group_at
 from .hopper_factors import SENDERS, Ring, Sources, send_factors
-from .hopper_fill import Matrices, Matrix, ask_early, clear_rows, fetch, load_map, sharers
+from .hopper_fill import clear_rows, fetch, load_map, sharers
 from .hopper_out import Out, store_by_engine, store_by_threads, store_pieces, swizzle
 from .hopper_promote import release, sum_class, sum_once, sum_twice
 from .hopper_sums import add_sums, collect_sums, leave_sums, put_sums, share_out, wait_for_slices
@@ -53,7 +52,6 @@ def hopper_kernel(
     load_x: fx.nvgpu.TmaAtom,
     load_y: fx.nvgpu.TmaAtom,
     store_c: fx.nvgpu.TmaAtom | None,
-    matrices: Matrices | None,
     c: fx.Pointer,
     bias: fx.Tensor | None,
     scale_x: fx.Tensor | None,
@@ -99,7 +97,7 @@ def hopper_kernel(
         nv.cluster.sync()
     else:
         fx.barrier()
-    if fx.const_expr(form.overlap and form.early == 0):
+    if fx.const_expr(form.overlap):
         nv.griddepcontrol_wait()
         nv.griddepcontrol_launch()
     place, part = rank % tile.cluster, rank // tile.cluster
@@ -125,16 +123,6 @@ def hopper_kernel(
         per = fx.ceildiv(steps, tile.splits)
         begin = per * part
         steps = fx.max(fx.min(steps - begin, per), 0)
-    if fx.const_expr(form.early > 0):
-        if (role == 0) & (first < tiles):
-            row, column, batch = tile_position(tile_of(first, dealt, tile), grid, place)
-            origin, _ = slice_of(first, dealt, steps, tile)
-            depth, pair = (begin + origin) * bk, cast("Matrices", matrices)
-            ask_early(pair.x, row * tile.m, rows, depth, k, batch, tile.m, form.early, of_x)
-            ask_early(pair.y, column * tile.n, columns, depth, k, batch, tile.n, form.early, of_y)
-        if fx.const_expr(form.overlap):
-            nv.griddepcontrol_wait()
-            nv.griddepcontrol_launch()
     few, many = registers(tile)
     ring = Ring(full, empty, count, base, part, fx.recast_iter(fx.Float32, after + fixed_bytes(tile)))
     if role == 0:
@@ -186,7 +174,7 @@ def hopper_kernel(
         member = tid % 128
         if fx.const_expr((rows_x, rows_y) != (tile.m, tile.n)):
             # Rows that nobody fetches are those of results that nobody stores, but they are multiplied.
-            here = fx.min(fx.ceildiv(k, bk), count)
+            here = fx.min(fx.ceildiv(k, bk) * fx.ceildiv(tiles, stride), count)
             clear_rows(base, here, tile.m, rows_x, tid - 128, 128 * tile.consumers)
             clear_rows(base_y, here, tile.n, rows_y, tid - 128, 128 * tile.consumers)
             nv.fence_proxy_async()
@@ -465,11 +453,6 @@ def hopper(
     bk = depth_of(dtype)
     extents = k, batches
     count_c = fx.Int32(1) if form.grouped else batches
-    matrices = None
-    if fx.const_expr(form.early > 0):
-        if fx.const_expr(form.grouped or (form.x_major, form.y_major) != ("k", "k")):
-            raise DSLValueError(f"hopper: rows that lie along k are asked for early, and without groups, got {form}")
-        matrices = Matrices(Matrix(fx.get_iter(x), step_x, batch_x), Matrix(fx.get_iter(y), step_y, batch_y))
     rows_x, rows_y = fetched(tile, form)
     load_x = load_map(x, (rows, k, count_c), step_x, batch_x, rows_x, tile.wide, form.x_major, bk, form.l2_fetch)
     load_y = load_map(y, (columns, *extents), step_y, batch_y, rows_y, tile.high, form.y_major, bk, form.l2_fetch)
@@ -484,7 +467,7 @@ def hopper(
             store_c = nv.make_tma_atom(nv.TMAStore(), view, None, (64, box, 1), swizzle=2 * box)
     work_at, counters_at, offsets_at = [t if t is None else fx.get_iter(t) for t in (work, counters, offsets)]
     hopper_kernel(
-        load_x, load_y, store_c, matrices, fx.get_iter(c), bias, scale_x, scale_y, work_at, counters_at, dtype,
+        load_x, load_y, store_c, fx.get_iter(c), bias, scale_x, scale_y, work_at, counters_at, dtype,
         y.dtype, tile, form, rows, columns, k, batches, group, step_c, batch_c, offsets_at, scale_out,
         value_attrs={"nvvm.minctasm": tile.fits},
     ).launch(

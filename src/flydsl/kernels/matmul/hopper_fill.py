@@ -10,23 +10,10 @@ import flydsl.expr as fx
 from .tile import LINE, Tile, span
 
 
-class Matrix(NamedTuple):
-    """An operand: rows of contiguous k, `step` elements apart, and `batch` between matrices."""
-
-    at: fx.Pointer
-    step: fx.Int64
-    batch: fx.Int64
-
-
-class Matrices(NamedTuple):
-    x: Matrix
-    y: Matrix
-
-
 class Sharers(NamedTuple):
     """Blocks of a cluster that have rows in common: how many, which of them this one is, and a bit for each."""
 
-    count: int
+    many: int
     place: fx.Int32
     mask: fx.Int32 | None
 
@@ -47,27 +34,6 @@ def sharers(tile: Tile, place: fx.Int32, part: fx.Int32) -> tuple[Sharers, Share
 
 UNITS = LINE // 16
 """Of 16 bytes, of a row of a stage."""
-
-
-@flyc.jit
-def ask_early(
-    x: Matrix,
-    row: fx.Int32,
-    total: fx.Int32,
-    depth: fx.Int32,
-    k: fx.Int32,
-    batch: fx.Int32,
-    rows: int,
-    steps: int,
-    among: Sharers,
-):
-    """Rows of the first steps to L2, each in one piece; of rows that blocks share, this block's. By 128 threads."""
-    nbytes = fx.min((k - depth) * (x.at.dtype.width // 8), steps * LINE) // 16 * 16
-    for i in range(fx.thread_idx.x, rows // among.count, 128):
-        at = row + i * among.count + among.place if among.count > 1 else row + i
-        if (at < total) & (nbytes > 0):
-            source = x.at + (fx.Int64(batch) * x.batch + fx.Int64(at) * x.step + depth)
-            fx.nvgpu.bulk_prefetch(source, nbytes=nbytes)
 
 
 @flyc.jit
@@ -96,13 +62,13 @@ def fetch(
     sharers: Sharers,
 ) -> None:
     """Rows of an operand to a stage; where blocks share them, this block's part of them to all."""
-    line = rows // sharers.count if major == "k" else span(rows)
+    line = rows // sharers.many if major == "k" else span(rows)
     elements = load.nbytes * 8 // load.width
     first = fx.Int32(0)
-    if sharers.count > 1:
-        first = sharers.place * (rows // sharers.count // line)
+    if sharers.many > 1:
+        first = sharers.place * (rows // sharers.many // line)
     mask = sharers.mask
-    for i in range(rows // sharers.count // line):
+    for i in range(rows // sharers.many // line):
         at = first + i
         load.load((row + at * line, depth, batch), smem + at * elements, barrier, multicast=mask)
 
@@ -125,4 +91,4 @@ def load_map(
     return fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, (box, bk, 1), swizzle=width, l2_fetch=l2_fetch)
 
 
-__all__ = ["Matrices", "Matrix", "Sharers", "ask_early", "clear_rows", "fetch", "load_map", "sharers"]
+__all__ = ["Sharers", "clear_rows", "fetch", "load_map", "sharers"]

@@ -102,31 +102,33 @@ DEPARTED, GAVE_UP = 8, 16
 
 
 @flyc.jit
-def meet(counter: fx.Pointer, member: fx.Int32, which: fx.Int32, slices: int, found: fx.Pointer):
+def meet(counter: fx.Pointer, member: fx.Int32, which: fx.Int32, slices: int, sharers: int, found: fx.Pointer):
     """Whose shares of the columns this block adds up, as bits: its own once all slices' sums are in memory.
 
-    Who waits in vain gives up, and the last to come, which waits for nobody, does its share: what the counter was when
-    the last one came says who that is, and who gives up behind that sees that all have come.
+    Who has none waits for nobody. Who waits in vain gives up, and the last to come, which waits for nobody, does its
+    share: what the counter was when the last one came says who that is, and who gives up behind that sees that all have
+    come.
     """
     if member == 0:
         before = fx.atomic_add(counter, 1, syncscope="device", ordering=fx.AtomicOrdering.Release)
-        mine = fx.Int32(1) << which
+        waits = which < sharers
+        mine = waits.select(fx.Int32(1) << which, 0)
         shares = mine
         # Whoever has seen all come has seen their sums; so the last one looks, too.
         seen = fx.generic_load(counter, memory_order=fx.AtomicOrdering.Acquire, syncscope="device")
         if (before & 0xFF) == slices - 1:
             shares = mine | (before >> GAVE_UP)
         else:
-            tries = fx.Int32(0)
+            tries = waits.select(fx.Int32(0), PATIENCE)
             while ((seen & 0xFF) < slices) & (tries < PATIENCE):
                 seen = fx.generic_load(counter, memory_order=fx.AtomicOrdering.Acquire, syncscope="device")
                 tries = tries + 1
-            if (seen & 0xFF) < slices:
+            if waits & ((seen & 0xFF) < slices):
                 given_up = fx.Int32(1 << GAVE_UP) << which
                 seen = fx.atomic_add(counter, given_up, syncscope="device", ordering=fx.AtomicOrdering.AcqRel)
                 if (seen & 0xFF) < slices:
                     shares = fx.Int32(0)
-        found[0] = shares & ((1 << slices) - 1)
+        found[0] = shares & ((1 << sharers) - 1)
 
 
 @flyc.jit
@@ -172,15 +174,18 @@ def share_out(
     sums = work + (unit * (tile.slices * size) + out.member * 4)
     leave_sums(acc, sums + which * size, repeats * values)
     out.turn.sync()
-    meet(counter, out.member, which, tile.slices, found)
+    meet(counter, out.member, which, tile.slices, tile.sharers, found)
     out.turn.sync()
-    share = tile.n // tile.slices
-    each = share // 2
-    for s in range(tile.slices):
+    share = tile.n // tile.sharers
+    # As many columns at a time as registers hold of all slices.
+    width = next(w for w in range(share, 0, -8) if share % w == 0 and w // 2 * tile.slices <= 128)
+    for s in range(tile.sharers):
         if (found[0] >> s) & 1 != 0:
             for r in fx.range_constexpr(repeats):
-                added = gather_sums(sums + (r * values + s * each) * 128, each, tile.slices, size)
-                store_by_threads(out, added, row, column, batch, r, s * share, share)
+                for i in fx.range_constexpr(share // width):
+                    first = s * share + i * width
+                    added = gather_sums(sums + (r * values + first // 2) * 128, width // 2, tile.slices, size)
+                    store_by_threads(out, added, row, column, batch, r, first, width)
     out.turn.sync()
     depart(counter, out.member, tile.slices)
 

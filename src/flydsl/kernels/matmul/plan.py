@@ -13,7 +13,7 @@ from functools import lru_cache
 from math import floor, sqrt
 from typing import NamedTuple
 
-from .tile import LINE, Tile, limits, problem, span, stages
+from .tile import LINE, MOST_SLICES, Tile, limits, problem, span, stages
 from .winners import winner
 
 
@@ -21,43 +21,45 @@ class Rates(NamedTuple):
     """What the hardware does, by measurement."""
 
     clock: float = 2.011e9
-    l2: float = 55.5
+    l2: float = 54.1
     """Bytes a multiprocessor gets from L2 in a clock, when all ask."""
-    l2_alone: float = 67.4
+    l2_alone: float = 95.7
     """The most it can take."""
-    ragged: float = 1.86
+    ragged: float = 1.98
     """How much more it asks for where rows do not start at cache lines."""
-    memory: float = 4.04e12
+    memory: float = 4.16e12
     """Bytes a second, of reads."""
-    overlap: float = 3.44
+    overlap: float = 2.98
     """The power that times of multiprocessors and of memory are added in."""
-    products: float = 0.977
+    products: float = 0.982
     """Clocks for a clock's products."""
-    shared: float = 0.383
+    shared: float = 0.393
     """How much of the time for reading operands from shared memory comes on top."""
-    crowding: float = 5.85
+    crowding: float = 5.92
     """The power that times of products and of their operands' way are added in."""
-    step: float = 51.0
+    step: float = 49.4
     """Clocks of a step for barriers, not hidden by another consumer."""
     latency: float = 3835.0
     """From the request of a stage to its arrival: a pipeline of few stages waits for it."""
-    start: float = 4696.0
+    start: float = 4783.0
     """Until the first product: launch, maps, barriers, the first stage's way from memory; and behind the last one."""
-    cluster: float = 1131.0
+    cluster: float = 775.0
     """More of it where blocks are clusters."""
-    store: float = 27.7
+    store: float = 21.6
     """Bytes of results a clock, while consumers store and do nothing else."""
-    turns: float = 1.049
+    turns: float = 1.08
     """What taking turns costs the products."""
-    peer: float = 11.4
+    part: float = 163.0
+    """Clocks for each part of K that a cluster adds up."""
+    peer: float = 12.0
     """Bytes of another block's shared memory, a clock."""
-    gather: float = 31.1
+    gather: float = 18.1
     """Bytes of slices' sums a clock that who adds them up reads."""
-    outside: float = 1.56
+    outside: float = 0.247
     """Clocks the copy engine needs for a row of a tile that the matrix does not have."""
-    slices: float = 3963.0
+    slices: float = 2770.0
     """Clocks from the last slice's sums to the news of them."""
-    news: float = 5820.0
+    news: float = 4306.0
     """The same where blocks wait for each other."""
 
 
@@ -65,15 +67,19 @@ RATES = Rates()
 OTHERS = Rates(
     clock=1.53e9, l2_alone=59.2, ragged=1.94, memory=4.12e12, overlap=8.0, products=0.933, shared=0.145, crowding=32.0,
     step=56.8, latency=2838.0, start=2915.0, cluster=1367.0, store=55.4, turns=1.0, peer=15.95, gather=48.0,
-    outside=1.0, slices=4098.0, news=5000.0,
+    outside=1.0, slices=4098.0, news=5000.0, part=0.0,
 )  # fmt: skip
 """For operands of 32 bits, which were fitted at another time."""
 BYTES = Rates(
     clock=1.686e9, l2=60.6, l2_alone=64.0, ragged=1.80, memory=3.2e12, overlap=5.51, products=0.829, shared=0.164,
     crowding=10.2, step=28.6, latency=3315.0, start=3432.0, cluster=1193.0, store=17.5, turns=1.066, peer=6.72,
-    gather=40.6, outside=0.957, slices=1738.0, news=4996.0,
+    gather=40.6, outside=0.957, slices=1738.0, news=4996.0, part=0.0,
 )  # fmt: skip
 """For operands of 8 bits: 762 times of 66 random shapes."""
+
+
+SLICES = (1, 2, 3, 4, 6, 8, 12, 16)
+"""Parts of K that other types than 16 bits were measured with."""
 
 
 def rates_of(bits: int) -> Rates:
@@ -127,14 +133,9 @@ def ceildiv(a: int, b: int) -> int:
     return -(-a // b)
 
 
-PARTS = (
-    *((splits, 1, False) for splits in (1, 2, 4, 8)), (1, 2, False), (1, 3, False),
-    *((1, slices, True) for slices in (3, 4, 6, 8, 12, 16)),
-)  # fmt: skip
-"""How K is cut: by clusters, into slices whose sums one block adds up, or each its share of the columns."""
-
-
-SHARING = ((1, "y"), (2, "y"), (2, "x"), (4, "y"), (4, "x"), (4, "xy"))
+SPLITS = (1, 2, 4, 8)
+"""Parts of K for the blocks of a cluster. Clusters of 3, 5 and 6 blocks run, but of fewer at once than fit."""
+SHARING = ((1, "y"), (2, "y"), (2, "x"), (4, "y"), (4, "x"), (4, "xy"), (8, "xy"))
 """Clusters, and whose rows their blocks have in common."""
 
 
@@ -143,19 +144,15 @@ def tiles() -> tuple[Tile, ...]:
     """Every tile that is worth a look."""
     found: list[Tile] = []
     for m, n, consumers, pingpong in _shapes():
-        for splits, slices, together in PARTS:
+        for splits in SPLITS:
             for cluster, shares in SHARING:
-                tile = Tile(m, n, consumers, pingpong, cluster, shares, splits, False, slices, together)
-                large = splits == slices == 1 and m * n >= 128 * 128
-                if (
-                    problem(tile) is not None
-                    or (slices > 1 and n < 64)
-                    or (cluster == 4 and not large and shares != "xy")
-                ):
+                tile = Tile(m, n, consumers, pingpong, cluster, shares, splits)
+                large = splits == 1 and m * n >= 128 * 128
+                if problem(tile) is not None or (cluster == 4 and not large and shares != "xy"):
                     continue
                 found += [tile, tile._replace(swap=True)]
-                if cluster == 1 and slices == 1:
-                    beside = (tile._replace(fits=fits) for fits in (2, 3))
+                if cluster == 1:
+                    beside = (tile._replace(fits=fits) for fits in ((2, 3) if splits == 1 else (2,)))
                     found += [t._replace(swap=swap) for t in beside if problem(t) is None for swap in (False, True)]
     return tuple(found)
 
@@ -171,7 +168,7 @@ def _shapes() -> Iterator[tuple[int, int, int, bool]]:
                 yield 192, n, 3, False
         if n >= 64:
             yield 64, n, 2, True
-        if 64 <= n <= 128:
+        if 64 <= n <= 160:
             yield 128, n, 2, True
     for n in range(24, 137, 16):
         yield 64, n, 1, False
@@ -191,6 +188,15 @@ def operands(given: Problem, swap: bool) -> tuple[int, int, str, str]:
     return given.m, given.n, given.a_major, given.b_major
 
 
+FIT = {1: 132, 2: 66, 4: 30, 8: 15}
+"""Clusters that ran at the same time on an H200, by their blocks: they do not fit all groups of multiprocessors."""
+
+
+def at_once(processors: int, blocks: int) -> int:
+    """Clusters of so many blocks that run at the same time."""
+    return FIT[blocks] * processors // 132
+
+
 def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     """What the model says of a tile; None where it cannot be used."""
     rates = rates or rates_of(given.bits)
@@ -203,9 +209,8 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     clusters = once * tile.slices
     steps = ceildiv(given.k, bk)
     parts = tile.splits * tile.slices
-    # Clusters of more than two blocks do not fit all groups of multiprocessors.
-    room = (given.processors if tile.blocks <= 2 else given.processors * 10 // 11) * tile.fits // tile.blocks
-    if parts > 1 and ((clusters > room and not tile.tail) or steps < 4 * parts):
+    room = at_once(given.processors, tile.blocks) * tile.fits
+    if room == 0 or (parts > 1 and ((clusters > room and not tile.tail) or steps < 4 * parts)):
         return None
     if (rows <= tile.m // 2 and tile.m > 64) or (columns <= tile.n // 2 and tile.n > 32):
         return None  # half of it is enough
@@ -253,10 +258,10 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     stored = tile.m * tile.n * given.out / rates.store * (1.6 if given.direct else 1.0)
     sums = 4 * tile.m * tile.n
     if tile.splits > 1:
-        stored = stored / tile.splits * 1.3 + sums / 64 + sums / rates.peer
+        stored = stored / tile.splits * 1.3 + sums / 64 + sums / rates.peer + tile.splits * rates.part
     plain = stored
     if tile.together:
-        stored = stored / tile.slices * 1.3 + rates.news + sums / 64 + sums / rates.gather
+        stored = stored / tile.sharers * 1.3 + rates.news + sums / 64 + sums * tile.slices / tile.sharers / rates.gather
     elif tile.slices > 1:
         stored += rates.slices + (sums / 64 + (tile.slices - 1) * sums / rates.gather) / tile.splits
     if tile.pingpong:
@@ -285,16 +290,18 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
 
 
 def measured(given: Problem, tile: Tile) -> bool:
-    """Whether a tile is of those that operands of 8 and 32 bits were measured with."""
-    if given.bits == 16:
+    """Whether a tile is of those that such operands were measured with."""
+    along_k = (given.a_major, given.b_major) == ("k", "k")
+    if given.bits == 16 and along_k:
         return True
-    if given.blocked and not tile.swap:
-        # Squares that begin anywhere in a tile cost a factor for every 32 columns.
-        return 128 % tile.n == 0 or tile.n in (160, 192)
+    if given.blocked and not tile.swap and 128 % tile.n and tile.n not in (160, 192):
+        return False
     few = tile.accumulators <= (64 if tile.consumers == 3 else 128)
-    if given.bits == 8:
-        return few and (tile.n % 16 == 0 or tile.n < 64) and tile.fits <= 2
-    return few and tile.n in (48, *range(32, 257, 32), 16) and tile.fits == 1 and tile.shares != "xy"
+    if not few or tile.splits not in (1, 2, 4, 8) or tile.slices not in SLICES or tile.cluster > 4:
+        return False
+    if given.bits == 8 and along_k:
+        return (tile.n % 16 == 0 or tile.n < 64) and tile.fits <= 2
+    return tile.n in (48, *range(32, 257, 32), 16) and tile.fits == 1 and tile.shares != "xy"
 
 
 def promoted(given: Problem, tile: Tile, products: float) -> float:
@@ -319,8 +326,26 @@ def candidates(given: Problem) -> list[Plan]:
         one = plan(given, tile)
         if one is not None:
             found.append(one)
+            found += sliced(given, one)
             found += tails(given, one)
     return sorted(found, key=lambda p: p.clocks)
+
+
+def sliced(given: Problem, whole: Plan) -> list[Plan]:
+    """The same with slices of K for the blocks that have no tile."""
+    tile = whole.tile
+    if tile.splits > 1 or tile.pingpong or tile.n < 64 or tile.fits > 1 or 2 * whole.blocks > given.processors:
+        return []
+    room = at_once(given.processors, tile.cluster) // (whole.blocks // tile.cluster)
+    steps = ceildiv(given.k * given.bits, 8 * LINE)
+    most = min(room, steps // 4, MOST_SLICES)
+    found: list[Plan | None] = []
+    for slices in {most, most // 2}:
+        if slices > 1:
+            found.append(plan(given, tile._replace(slices=slices, together=True)))
+        if 1 < slices <= 3:
+            found.append(plan(given, tile._replace(slices=slices)))
+    return [p for p in found if p is not None]
 
 
 def tails(given: Problem, whole: Plan) -> list[Plan]:
@@ -334,10 +359,13 @@ def tails(given: Problem, whole: Plan) -> list[Plan]:
     left = once % room
     if once <= room or not 0 < 2 * left <= room:
         return []
-    slices = next((s for s in range(min(16, room // left), 1, -1) if tile.n % (8 * s) == 0), 1)
+    slices = min(16, room // left)
     cut = tile._replace(slices=slices, together=True, tail=True)
     found = plan(given, cut) if slices > 1 and problem(cut) is None else None
     return [] if found is None else [found]
+
+
+NEAR = 1.15
 
 
 @lru_cache(4096)
@@ -348,7 +376,8 @@ def best(given: Problem, whole: bool = False, arch: str | None = None) -> Plan:
     """
     found = [p for p in candidates(given) if not whole or p.tile.splits == p.tile.slices == 1]
     won = None if whole or arch is None else winner(given, arch)
-    same = (p for p in found if p.tile == won)
+    # Not if the model finds it much slower here: a few more rows may be another round of tiles.
+    same = (p for p in found if p.tile == won and p.clocks < NEAR * found[0].clocks)
     return next(same, found[0])
 
 

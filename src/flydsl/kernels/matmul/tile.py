@@ -18,6 +18,7 @@ BARRIER_BYTES = 16 * MOST_STAGES
 """Of a full and an empty barrier for each stage."""
 
 
+MOST_SLICES = 16
 MOST_SUMS = {1: 128, 2: 160, 3: 96}
 """Registers of a consumer's thread that may hold sums."""
 
@@ -36,8 +37,8 @@ class Tile(NamedTuple):
     cluster: int = 1
     """Blocks that share an operand, each fetching a part of it for all."""
     shares: str = "y"
-    """Whose rows they have in common: "y", blocks above each other, "x", blocks beside each other, or "xy", pairs of
-    both."""
+    """Whose rows they have in common: "y", blocks above each other, "x", blocks beside each other, or "xy" both: two
+    above each other, and two or four such pairs."""
     splits: int = 1
     """Parts of K, each summed by a block of its own; the cluster adds them up."""
     swap: bool = False
@@ -45,7 +46,7 @@ class Tile(NamedTuple):
     slices: int = 1
     """Parts of K whose sums meet in memory, where the block of the last part adds them up in order."""
     together: bool = False
-    """Each slice's block adds up its share of the columns, instead of the last one all."""
+    """The first slices' blocks (`sharers`) add up a share of the columns each, instead of the last one all."""
     tail: bool = False
     """Slices are for those tiles that are left when all blocks have had as many whole ones."""
     fits: int = 1
@@ -66,6 +67,11 @@ class Tile(NamedTuple):
     def in_shares(self) -> bool:
         """Whether a block stores some columns of each tile only: its threads do."""
         return self.splits > 1 or (self.together and not self.tail)
+
+    @property
+    def sharers(self) -> int:
+        """Slices whose blocks have a share of the columns, 8 at least."""
+        return next(x for x in range(self.slices, 0, -1) if self.n // 8 % x == 0)
 
     @property
     def by_threads(self) -> bool:
@@ -134,12 +140,6 @@ class Form(NamedTuple):
 
     l2_fetch: int = 256
     """Bytes that L2 fetches from memory at least, for the copy engine."""
-
-    early: int = 0
-    """Steps of a block's first tile that it asks L2 for while the kernel in front in the stream still runs.
-
-    Nothing is read by that: what the kernel in front writes, it writes in L2.
-    """
 
     rows_x: int = 0
     """Rows of X that a step of a tile fetches, where the matrix has fewer than the tile; 0 for all."""
@@ -235,11 +235,8 @@ def shared_bytes(tile: Tile) -> int:
 
 def limits(tile: Tile, rows: int, columns: int, x_major: str, y_major: str) -> tuple[int, int]:
     """`Form.rows_x` and `rows_y`: as many as the matrices have, in steps of the swizzle, where these are fewer."""
-    x, y = -(-rows // 8) * 8, -(-columns // 8) * 8
-    return (
-        x if x < tile.m and x_major == "k" and tile.wide == 1 else 0,
-        y if y < tile.n and y_major == "k" and tile.high == 1 else 0,
-    )
+    x, y = (-(-have // step) * step for have, step in ((rows, 8 * tile.wide), (columns, 8 * tile.high)))
+    return (x if x < tile.m and x_major == "k" else 0, y if y < tile.n and y_major == "k" else 0)
 
 
 def fetched(tile: Tile, form: Form) -> tuple[int, int]:
@@ -264,19 +261,19 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
         return f"{tile.m} x {tile.n} for {tile.consumers} consumers needs {tile.accumulators} accumulators a thread"
     if tile.blocks > 8:
         return f"a cluster has at most 8 blocks, got {tile.cluster} x {tile.splits}"
-    if tile.splits not in (1, 2, 4, 8) or tile.cluster not in (1, 2, 4):
-        return f"K is split in 1, 2, 4 or 8 and a cluster of 1, 2 or 4 shares, got {tile.splits} and {tile.cluster}"
+    if tile.splits not in (1, 2, 4, 8) or tile.cluster not in (1, 2, 4, 8):
+        return f"K is split in 1, 2, 4 or 8 and a cluster of 1, 2, 4 or 8 shares, got {tile.splits} and {tile.cluster}"
     if tile.splits > 1 and (tile.n % (8 * tile.splits) or tile.pingpong):
         return f"{tile.splits} parts of K divide {tile.n} columns in steps of 8, and consumers do not take turns"
-    if tile.shares == "xy" and tile.cluster != 4:
-        return f"two pairs of blocks share rows of both, got a cluster of {tile.cluster}"
+    if (tile.cluster < 4 and tile.shares == "xy") or (tile.cluster == 8 and tile.shares != "xy"):
+        return f"4 or 8 blocks share rows of both, and up to 4 those of one, got {tile.cluster} and {tile.shares}"
     for shared, major, sharers in ((tile.n, y_major, tile.high), (tile.m, x_major, tile.wide)):
         if shared // (8 if major == "k" else span(shared)) % sharers:
             return f"{sharers} blocks cannot share {shared} rows of {tile.shares}"
-    if tile.slices > 1 and (tile.splits > 1 or tile.pingpong or tile.slices > 16):
-        return f"K has parts, or up to 16 slices and consumers that work together, got {tile.slices}"
-    if tile.together and (tile.slices == 1 or tile.n % (8 * tile.slices)):
-        return f"{tile.slices} slices of whole columns divide {tile.n} of them in steps of 8"
+    if tile.slices > 1 and (tile.splits > 1 or tile.pingpong or tile.slices > MOST_SLICES):
+        return f"K has parts, or up to {MOST_SLICES} slices and consumers that work together, got {tile.slices}"
+    if tile.together and tile.slices == 1:
+        return "blocks share columns of slices, and there is one"
     if tile.tail and not tile.together:
         return "slices of the tiles that are left are added up in shares"
     if tile.fits > 1 and (tile.consumers > 1 or tile.accumulators > {2: 64, 3: 32}.get(tile.fits, 0)):
@@ -289,6 +286,7 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
 
 
 __all__ = [
-    "BARRIER_BYTES", "LINE", "Form", "Staging", "Tile", "factor_bytes", "fetched", "fixed_bytes", "limits", "lines_of",
-    "pieces", "problem", "registers", "shared_bytes", "span", "squares_of", "stage_bytes", "stages", "staging",
+    "BARRIER_BYTES", "LINE", "MOST_SLICES", "Form", "Staging", "Tile", "factor_bytes", "fetched", "fixed_bytes",
+    "limits", "lines_of", "pieces", "problem", "registers", "shared_bytes", "span", "squares_of", "stage_bytes",
+    "stages", "staging",
 ]  # fmt: skip

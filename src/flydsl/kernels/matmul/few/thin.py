@@ -38,8 +38,6 @@ class Thin(NamedTuple):
     """Reads of a column that a lane has under way."""
     slices: int = 1
     """Blocks of a cluster, which divide K."""
-    early: int = 0
-    """Bytes of each column that a block asks L2 for while the kernel in front in the stream still runs."""
 
     @property
     def rows(self) -> int:
@@ -76,7 +74,9 @@ def choose(m: int, n: int, k: int, processors: int, width: int = 16) -> Thin:
     slices = 1 if 2 * blocks > processors else 2 if 3 * blocks > processors else 4
     while slices > 1 and steps < 2 * warps * slices:
         slices //= 2
-    return Thin(1, 8 if m <= 8 else 16, warps, units, slices)
+    # More rows are read as often as there are blocks.
+    wide = m > 8 and n >= 2048 and slices == 1
+    return Thin(2 if wide else 1, 8 if m <= 8 else 16, warps, units, slices)
 
 
 START = {8: 2.0, 16: 3.3}

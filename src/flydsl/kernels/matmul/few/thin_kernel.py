@@ -85,8 +85,6 @@ def thin_kernel(
     ]
     sums = fx.make_rmem_tensor(fx.make_layout(4 * thin.tiles * (thin.tokens // 8), 1), total)
     sums.fill(0)
-    if fx.const_expr(thin.early > 0):
-        ask_early(w, first, rank, tid, thin, given)
     nv.griddepcontrol_wait()
     nv.griddepcontrol_launch()
 
@@ -130,16 +128,6 @@ def thin_kernel(
     if fx.const_expr(thin.slices > 1):
         # Nobody leaves while another block reads its sums.
         nv.cluster.sync()
-
-
-@flyc.jit
-def ask_early(w: fx.Pointer, first: fx.Int32, rank: fx.Int32, tid: fx.Int32, thin: Thin, given: Given):
-    """The beginning of the block's columns to L2; nothing is read by that. Each block of a cluster has its part."""
-    size = w.dtype.width // 8
-    begin = rank * (thin.early // size)
-    nbytes = fx.min((given.k - begin) * size, thin.early) // 16 * 16
-    if (tid < thin.rows) & (first + tid < given.n) & (nbytes > 0):
-        fx.nvgpu.bulk_prefetch(w + (fx.Int64(first + tid) * given.step_w + begin), nbytes=nbytes)
 
 
 def fetch(
