@@ -132,6 +132,14 @@ def slices(together: bool = False) -> tuple[Any, ...]:
     )
 
 
+def shared(tile: Tile) -> tuple[Any, ...]:
+    """A cluster's blocks fetch rows for each other, or add up each other's sums."""
+    m, n, depth = tile.m * tile.high, tile.n * tile.wide, 64 * tile.splits
+    x, y, c = bf16(1, m, depth), bf16(1, n, depth), torch.zeros(1, m, n).bfloat16()
+    sizes = (m, n, depth, 1, depth, m * depth, depth, n * depth, n, m * n)
+    return hopper, x, y, c, None, None, None, None, None, *sizes, tile.blocks, 1, tile, Form("k", "k", "pairs")
+
+
 def few_rows() -> tuple[Any, ...]:
     """Two blocks of a cluster, two warps each, and a rest of K that is no whole step."""
     thin, m, n, depth = Thin(1, 8, 2, 1, 2), 3, 20, 136
@@ -210,6 +218,10 @@ CALLS: dict[str, Call] = {
     ),
     "matmul": Call(HOPPER, lambda: (k.matmul, bf16(64, 64), bf16(64, 64)), "matmul.hopper.hopper_kernel", False),
     "matmul in slices": Call(HOPPER, slices, "matmul.hopper.hopper_kernel"),
+    "matmul in parts": Call(HOPPER, partial(shared, Tile(64, 16, 1, splits=2)), "matmul.hopper.hopper_kernel", False),
+    "matmul of clusters": Call(
+        HOPPER, partial(shared, Tile(64, 16, 1, cluster=4, shares="xy")), "matmul.hopper.hopper_kernel", False
+    ),
     "matmul in slices together": Call(HOPPER, partial(slices, together=True), "matmul.hopper.hopper_kernel"),
     "matmul of few rows, as words": Call(HOPPER, few_rows, "matmul.few.thin_kernel.thin_kernel"),
     "matmul of odd rows": Call(
