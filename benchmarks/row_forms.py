@@ -5,8 +5,8 @@
 Forms are compiled by several processes first, which leave them in the disk cache, and each result is compared with
 float64. Then calls of one operation and length run in CUDA graphs, one form after the other, the best of some rounds.
 512x1:8p4c is a team of 512 threads, one row of a block, eight units a thread, four of which wait in shared memory, and
-weights read as constants; s: rows streamed, /8: a cluster of eight blocks. `shared memory` is the kernel of
-`rows/long.py`.
+weights read as constants; s: rows streamed, /8: a cluster of eight blocks, :0a4: a loop that reads four units at once.
+`shared memory` is the kernel of `rows/long.py`.
 """
 
 from __future__ import annotations
@@ -35,12 +35,16 @@ from flydsl.kernels.rows.softmax_kernels import softmax_rows
 ELEMENTS = 2**27
 NAMES = ("x", "out", "weight", "bias")
 EPS = 1e-5
-MOST_TURNS = 10
+MOST_TURNS = 16
 SLACK = 1.4
 """Units that threads have, over those of the row, at most: the rest is waste."""
-PARKED, PARKED_BYTES = (1, 2, 4), 40960
+MOST_HELD = 192
+"""Bytes that a thread keeps in registers."""
+PARKED, PARKED_BYTES = (1, 2, 4, 8), 112 * 1024
 """Units that wait, and the shared memory of a block for them."""
+LOOPS = (256, 512, 1024)
 FEW_ROWS = 300
+SHOWN = 10
 
 
 class Job(NamedTuple):
@@ -58,21 +62,36 @@ class Job(NamedTuple):
             return self.form
         form = self.form
         several = f"/{form.cluster}" if form.cluster > 1 else ""
-        waiting = f"p{form.parked}" if form.parked else ""
+        waiting = f"p{form.parked}" if form.parked else f"a{form.ahead}" if form.ahead > 1 else ""
         return f"{form.team}x{form.rows}:{form.turns}{several}{waiting}{'c' * form.constant}{'s' * form.streamed}"
 
 
 def forms_of(op: str, n: int, size: int) -> Iterator[Form]:
-    """All forms of an operation; of long rows also with units that wait, and with vectors read as constants."""
+    """All forms of an operation; of long rows also with units that wait, with vectors read as constants, and loops."""
     for form in teams_of(n, size):
-        yield form
-        if form.block >= 512:
-            parked = [k for k in PARKED if form.turns - k >= 4 and k * form.block * 16 <= PARKED_BYTES]
-            waiting = [form._replace(parked=k) for k in parked]
+        held = 16 if size == 4 else 32
+        fits = form.turns * held <= MOST_HELD
+        if fits:
+            yield form
+        hints = [{"streamed": True}]
+        if op != "softmax":
+            hints += [{"constant": True}, {"constant": True, "streamed": True}]
+        if form.cluster > 1:
+            yield form._replace(**hints[-1])
+        else:
+            parked = [
+                k for k in PARKED if form.block >= 512 and form.turns - k >= 4 and k * form.block * 16 <= PARKED_BYTES
+            ]
+            waiting = [form._replace(parked=k) for k in parked if (form.turns - k) * held <= MOST_HELD]
             yield from waiting
-            if op == "layer_norm":
-                yield from (each._replace(constant=True) for each in (form, *waiting))
-                yield form._replace(constant=True, streamed=True)
+            yield from (form._replace(**hint) for hint in hints if fits)
+            yield from (each._replace(**hints[-1]) for each in waiting)
+    unit = 16 // size
+    if n // unit >= 2048:
+        for team in LOOPS:
+            for ahead in (1, 4):
+                plain = Form(unit, team, 1, 0, False, NAMES, ahead=ahead)
+                yield from (plain, plain._replace(streamed=True))
 
 
 def teams_of(n: int, size: int) -> Iterator[Form]:
@@ -83,8 +102,8 @@ def teams_of(n: int, size: int) -> Iterator[Form]:
         turns = -(-units // block)
         if turns <= MOST_TURNS and turns * block <= units * SLACK:
             yield Form(unit, block, max(64 // block, 1), turns, False, NAMES)
-    for cluster in (2, 4, 8):
-        for block in (128, 256, 512, 1024):
+    for cluster in (2, 4) if n <= 49152 else (2, 4, 8):
+        for block in (256, 512, 1024):
             turns = -(-units // (cluster * block))
             if 2 <= turns <= 8 and turns * cluster * block <= units * SLACK:
                 yield Form(unit, cluster * block, 1, turns, False, NAMES, cluster)
@@ -98,6 +117,10 @@ def jobs_of(ops: list[str], lengths: list[int], dtypes: list[str]) -> list[Job]:
                 found = list(forms_of(op, n, getattr(torch, dtype).itemsize))
                 made += [Job(op, n, dtype, form) for form in (*found, "shared memory", "chosen")]
     return made
+
+
+def case_jobs(op: str, n: str, dtype: str) -> list[Job]:
+    return jobs_of([op], [int(n)], [dtype])
 
 
 class Rows:
@@ -180,9 +203,11 @@ def main() -> None:
     parser.add_argument("--ops", default="softmax,rms_norm,layer_norm")
     parser.add_argument("--lengths", default="1024,4096,8192,16384,24576,28672,32768,40960,65536")
     parser.add_argument("--dtypes", default="bfloat16")
+    parser.add_argument("--cases", default="", help="instead of all of these: layer_norm:32768:float32,...")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    jobs = jobs_of(args.ops.split(","), [int(n) for n in args.lengths.split(",")], args.dtypes.split(","))
+    jobs = [job for case in args.cases.split(",") if case for job in case_jobs(*case.split(":"))]
+    jobs = jobs or jobs_of(args.ops.split(","), [int(n) for n in args.lengths.split(",")], args.dtypes.split(","))
     start, failed = time.perf_counter(), set[Job]()
     with ProcessPoolExecutor(14, mp_context=get_context("spawn"), max_tasks_per_child=8) as pool:
         for job, problem in zip(jobs, pool.map(compiled, jobs), strict=True):
@@ -191,19 +216,18 @@ def main() -> None:
                 print(problem, flush=True)
     print(f"{len(jobs)} forms compiled in {time.perf_counter() - start:.0f} s", flush=True)
     lines: list[dict[str, object]] = []
-    for dtype in dict.fromkeys(job.dtype for job in jobs):
-        for n in dict.fromkeys(job.n for job in jobs):
-            rows = Rows(ELEMENTS // n, n, getattr(torch, dtype))
-            for op in dict.fromkeys(job.op for job in jobs):
-                found: dict[str, float] = {}
-                for job in jobs:
-                    if (job.op, job.n, job.dtype) == (op, n, dtype) and job not in failed:
-                        found[job.label] = 2 * rows.x.nbytes / best_time(rows.call(job)) / 1e9
-                        form = job.form if isinstance(job.form, str) else list(job.form)
-                        lines.append({"op": op, "n": n, "dtype": dtype, "form": form, "value": found[job.label]})
-                best = sorted(found, key=found.__getitem__, reverse=True)
-                shown = " ".join(f"{label}={found[label]:.2f}" for label in best[:6])
-                print(f"{op:10} {dtype:8} {n:6}  chosen {found['chosen']:.2f}  {shown}", flush=True)
+    for n, dtype in dict.fromkeys((job.n, job.dtype) for job in jobs):
+        rows = Rows(ELEMENTS // n, n, getattr(torch, dtype))
+        for op in dict.fromkeys(job.op for job in jobs if (job.n, job.dtype) == (n, dtype)):
+            found: dict[str, float] = {}
+            for job in jobs:
+                if (job.op, job.n, job.dtype) == (op, n, dtype) and job not in failed:
+                    found[job.label] = 2 * rows.x.nbytes / best_time(rows.call(job)) / 1e9
+                    form = job.form if isinstance(job.form, str) else list(job.form)
+                    lines.append({"op": op, "n": n, "dtype": dtype, "form": form, "value": found[job.label]})
+            best = sorted(found, key=found.__getitem__, reverse=True)
+            shown = " ".join(f"{label}={found[label]:.2f}" for label in best[:SHOWN])
+            print(f"{op:10} {dtype:8} {n:6}  chosen {found['chosen']:.2f}  {shown}", flush=True)
     print(f"done in {time.perf_counter() - start:.0f} s")
     if args.out:
         args.out.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")

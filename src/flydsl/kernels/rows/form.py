@@ -66,6 +66,8 @@ class Form(NamedTuple):
     """Vectors are read as what nobody writes: their units need not wait for the stores of others."""
     streamed: bool = False
     """Rows pass by, and leave the caches to the vectors."""
+    ahead: int = 1
+    """Units that a thread reads at once where it reads them in a loop."""
 
     @property
     def block(self) -> int:

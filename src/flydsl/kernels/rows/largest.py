@@ -17,7 +17,16 @@ from .arrays import Given, HostArray, matrix, vacant
 from .call import arrays_only, described, dtype_of, more_of, recall
 from .form import Form, form_of
 from .lines import MAX, Lines, Place, power
-from .many_largest import MOST_CANDIDATES, MOST_THREADS, keys_of, many_largest_rows, number_of, rank_of, threads_for
+from .many_largest import (
+    AHEAD,
+    MOST_CANDIDATES,
+    MOST_THREADS,
+    keys_of,
+    many_largest_rows,
+    number_of,
+    rank_of,
+    threads_for,
+)
 from .softmax_entry import describe_rows
 from .softmax_kernels import blocks_for, row_of, top_and_sum
 
@@ -181,7 +190,7 @@ def _largest(op: str, x: HostArray, k: int, what: str, dtype: str | None, stream
         form = recall(op, {"x": rows}, None, lambda: form_of(m, n, described(op, {"x": rows}), 4))
         flat = None if values is None else values.reshape(-1, k)
         if what == "values" and k > (FEW if form.turns else 2):
-            form = form._replace(team=threads_for(n // form.unit, k), rows=1, turns=0)
+            form = form._replace(team=threads_for(n // form.unit, k), rows=1, turns=0, ahead=AHEAD)
             many_largest_rows(rows, flat, numbers.reshape(-1, k), m, n, k, form, **more_of(stream))
             return values, numbers
         largest_rows(rows, flat, numbers.reshape(-1, k), m, n, k, what, form, **more_of(stream))

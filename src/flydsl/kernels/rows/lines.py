@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 ADD, MAX, MIN = fx.ReductionOp.ADD, fx.ReductionOp.MAX, fx.ReductionOp.MIN
 LOG2E = 1.4426950408889634
 LN2 = 0.6931471805599453
-AHEAD = 4
-"""Units that a thread reads at once in a loop."""
 
 At = TypeVar("At")
 
@@ -67,7 +65,9 @@ class Lines:
         self.wide = wide_of(lead.dtype)
         self._shared = shared
         self._kept: dict[tuple[str, int], Value] = {}
-        self._slots: dict[str, fx.Array] = {}
+        self._waits: list[str] = []
+        self._ahead: tuple[str, ...] = ()
+        self._last = False
         self._left: set[tuple[str, int]] = set()
         self._fresh = form.turns
         self._met = form.cluster == 1
@@ -135,18 +135,15 @@ class Lines:
 
         A thread reads back only what it has left there itself. Vectors along the row are read as often as asked.
         """
-        array, turn = self.arrays[name], at.key
+        array, turn, form = self.arrays[name], at.key, self.form
         if array.rank != 2:
             return self._load(name, at, None)
         assert turn is not None
-        if name not in self._slots:
-            if self._shared is None:
-                self._shared = fx.SharedAllocator()
-            count = self.form.unit * self.form.block * self.form.parked
-            self._slots[name] = self._shared.allocate(fx.Array[array.dtype, count, UNIT_BYTES]).peek()
-        unit = self.form.unit
-        start = ((turn - self.form.turns + self.form.parked) * self.form.block + fx.thread_idx.x) * unit
-        slot = fx.make_view(self._slots[name].ptr + start, fx.make_layout(unit, 1))
+        if name not in self._waits:
+            self._waits.append(name)
+        number = turn - form.turns + form.parked * (1 + self._waits.index(name))
+        start = (number * form.block + fx.thread_idx.x) * form.unit
+        slot = fx.make_view(fx.get_dyn_shared(array.dtype) + start, fx.make_layout(form.unit, 1))
         if (name, turn) in self._left:
             return slot.load()
         self._left.add((name, turn))
@@ -162,7 +159,9 @@ class Lines:
             unit = self._unit(line, at)
             if line is self.arrays[name]:
                 return fx.nvgpu.load_global(unit, read_only=True) if self.form.constant else unit.load()
-            return fx.nvgpu.load_global(unit, cache="cs") if self.form.streamed else unit.load()
+            # In a loop the next pass finds what this one has read, if it is not the last.
+            passes_by = self.form.streamed and (self.form.turns > 0 or self._last)
+            return fx.nvgpu.load_global(unit, cache="cs") if passes_by else unit.load()
         if name in self.form.shifted:
             return self._across(line, at)
         return fx.Vector.from_elements([line[at.at + i] for i in range(at.size)], line.dtype)
@@ -189,7 +188,8 @@ class Lines:
         return fx.Vector.from_elements(words[: len(words) // 4 * 4], fx.Uint32).bitcast(line.dtype)
 
     def fetch(self, *names: str) -> None:
-        """Start all reads of these arrays, where they are kept in registers."""
+        """Start all reads of these arrays, where they are kept in registers; sums in a loop read them ahead."""
+        self._ahead = tuple(name for name in names if name in self.arrays)
         if self.form.turns:
             for name in names:
                 if name in self.arrays:
@@ -250,12 +250,13 @@ class Lines:
     # --- passes -------------------------------------------------------------------------------------------------------
 
     def each(self, work: Callable[[Place], None], ahead: Sequence[str] = ()) -> None:
-        """`work` at every place of the thread; a loop reads four places of the arrays `ahead` before it works."""
+        """The last pass: `work` at every place of the thread; a loop reads some of the arrays `ahead` at once."""
 
         def alone(at: Place, values: list[Value]) -> list[Value]:
             work(at)
             return values
 
+        self._last = True
         self.collect([], alone, ahead)
 
     def _place(self, number: fx.Int32, key: int | None = None) -> Place:
@@ -265,20 +266,27 @@ class Lines:
         self, start: Sequence[Value], work: Callable[[Place, list[Value]], list[Value]], ahead: Sequence[str] = ()
     ) -> list[Value]:
         """Values carried from place to place; `work` must leave them alone where the place is not the thread's."""
-        values, form = list(start), self.form
-        if form.turns:
+        values = list(start)
+        if self.form.turns:
             for at in self.turns():
                 values = work(at, values)
-        elif not ahead:
-            values = carry(self.member, self.body, form.team, self._place, values, work)
         else:
-            step = AHEAD * form.team
-            whole = self.body // step * step
-            values = carry(self.member, whole, step, lambda at: at, values, partial(self._several, ahead, work))
-            values = carry(whole + self.member, self.body, form.team, self._place, values, work)
+            values = self._loop(values, work, ahead)
         for at in self._edge():
             values = work(at, values)
         return values
+
+    def _loop(
+        self, values: list[Value], work: Callable[[Place, list[Value]], list[Value]], ahead: Sequence[str]
+    ) -> list[Value]:
+        """The units of the thread one after the other, or some at once where there are arrays to read ahead."""
+        team = self.form.team
+        if not ahead or self.form.ahead == 1:
+            return carry(self.member, self.body, team, self._place, values, work)
+        step = self.form.ahead * team
+        whole = self.body // step * step
+        values = carry(self.member, whole, step, lambda at: at, values, partial(self._several, ahead, work))
+        return carry(whole + self.member, self.body, team, self._place, values, work)
 
     def _several(
         self,
@@ -288,8 +296,9 @@ class Lines:
         values: list[Value],
     ) -> list[Value]:
         """Places of one turn of a loop, known by keys that no other loop has."""
-        places = [self._place(first + i * self.form.team, self._fresh + i) for i in range(AHEAD)]
-        self._fresh += AHEAD
+        count = self.form.ahead
+        places = [self._place(first + i * self.form.team, self._fresh + i) for i in range(count)]
+        self._fresh += count
         for name in ahead:
             for at in places:
                 self._raw(name, at, None)
@@ -309,7 +318,7 @@ class Lines:
             def step(at: Place, so_far: list[Value]) -> list[Value]:
                 return [_pair(op, a, b) for op, a, b in zip(ops, so_far, terms(at), strict=True)]
 
-            totals = carry(self.member, self.body, form.team, self._place, start, step)
+            totals = self._loop(start, step, self._ahead)
         scalars = [_one(t, op) for t, op in zip(totals, ops, strict=True)]
         for at in self._edge():
             edge = self._masked(at, terms(at), ops)
@@ -326,7 +335,7 @@ class Lines:
             def step(at: Place, so_far: list[Value]) -> list[Value]:
                 return [_more(term(at), so_far[0])]
 
-            (total,) = carry(self.member, self.body, form.team, self._place, [self._filled(0.0)], step)
+            (total,) = self._loop([self._filled(0.0)], step, self._ahead)
         scalar = _one(total, ADD)
         for at in self._edge():
             scalar = cast("fx.Numeric", _more(self._masked(at, [term(at)], [ADD])[0], scalar))

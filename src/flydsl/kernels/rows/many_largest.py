@@ -23,6 +23,8 @@ MOST_THREADS = 1024
 """Threads of a block, and the most elements that are looked for."""
 MOST_CANDIDATES = 4096
 """Candidates that shared memory has room for: 32 KiB."""
+AHEAD = 4
+"""Units that a thread reads at once."""
 LOWEST_KEY, LOWEST, HIGHEST = -(2**31), -(2**63), 2**63 - 1
 
 

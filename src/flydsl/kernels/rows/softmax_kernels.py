@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from .form import Form
+from .form import UNIT_BYTES, Form
 from .lines import ADD, MAX, Lines, Place, logarithm, pick, power
 
 if TYPE_CHECKING:
@@ -32,6 +32,11 @@ def blocks_for(form: Form, m: fx.Int32) -> fx.Int32:
 def cluster_of(form: Form) -> int | None:
     """Blocks of a cluster, where there are any."""
     return form.cluster if form.cluster > 1 else None
+
+
+def waiting_bytes(form: Form, arrays: int = 1) -> int:
+    """Shared memory for the units of so many arrays that wait between the passes."""
+    return arrays * form.parked * form.block * UNIT_BYTES
 
 
 def top_and_sum(lines: Lines, name: str) -> tuple[fx.Numeric, fx.Numeric]:
@@ -61,7 +66,7 @@ def top_and_sum(lines: Lines, name: str) -> tuple[fx.Numeric, fx.Numeric]:
             powers = pick(at.here, powers, 0.0)
         return [more, total * power(top - more) + powers]
 
-    mine, total = (cast("fx.Numeric", v) for v in lines.collect([wide(LOWEST[wide]), wide(0.0)], follow))
+    mine, total = (cast("fx.Numeric", v) for v in lines.collect([wide(LOWEST[wide]), wide(0.0)], follow, [name]))
     (top,) = lines.meet([mine], [MAX])
     (total,) = lines.meet([total * cast("fx.Numeric", power(mine - top))], [ADD])
     return top, total
@@ -80,10 +85,10 @@ def softmax_rows_kernel(
     top, total = top_and_sum(lines, "x")
     if fx.const_expr(log):
         shift = top + logarithm(total)
-        lines.each(lambda at: lines.write("out", at, lines.read("x", at) - shift))
+        lines.each(lambda at: lines.write("out", at, lines.read("x", at) - shift), ["x"])
     else:
         scale = 1.0 / total
-        lines.each(lambda at: lines.write("out", at, power_at(lines, "x", at, top) * scale))
+        lines.each(lambda at: lines.write("out", at, power_at(lines, "x", at, top) * scale), ["x"])
 
 
 @flyc.jit
@@ -98,7 +103,7 @@ def softmax_rows(
 ):
     """Softmax, or its logarithm, of `m` rows of `n` elements."""
     softmax_rows_kernel(x, out, m, n, log, form).launch(
-        grid=blocks_for(form, m), block=form.block, cluster=cluster_of(form), stream=stream
+        grid=blocks_for(form, m), block=form.block, cluster=cluster_of(form), smem=waiting_bytes(form), stream=stream
     )
 
 
@@ -116,10 +121,12 @@ def softmax_back_kernel(
     lines.fetch("y", "dy")
     if fx.const_expr(log):
         (total,) = lines.fold(lambda at: [lines.read("dy", at)], [ADD])
-        lines.each(lambda at: lines.write("dx", at, lines.read("dy", at) - power(lines.read("y", at)) * total))
+        lines.each(
+            lambda at: lines.write("dx", at, lines.read("dy", at) - power(lines.read("y", at)) * total), ["y", "dy"]
+        )
     else:
         (dot,) = lines.fold(lambda at: [lines.read("y", at) * lines.read("dy", at)], [ADD])
-        lines.each(lambda at: lines.write("dx", at, lines.read("y", at) * (lines.read("dy", at) - dot)))
+        lines.each(lambda at: lines.write("dx", at, lines.read("y", at) * (lines.read("dy", at) - dot)), ["y", "dy"])
 
 
 @flyc.jit
