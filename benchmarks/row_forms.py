@@ -5,8 +5,8 @@
 Forms are compiled by several processes first, which leave them in the disk cache, and each result is compared with
 float64. Then calls of one operation and length run in CUDA graphs, one form after the other, the best of some rounds.
 512x1:8p4c is a team of 512 threads, one row of a block, eight units a thread, four of which wait in shared memory, and
-weights read as constants; s: rows streamed, /8: a cluster of eight blocks, :0a4: a loop that reads four units at once.
-`shared memory` is the kernel of `rows/long.py`.
+weights read as constants; n: kept as 16 bits, s: rows streamed, r2: registers for two blocks, /8: a cluster of eight
+blocks, 0a4: a loop that reads four units at once. `shared memory` is the kernel of `rows/long.py`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,12 @@ MOST_HELD = 192
 """Bytes that a thread keeps in registers."""
 PARKED, PARKED_BYTES = (1, 2, 4, 8), 112 * 1024
 """Units that wait, and the shared memory of a block for them."""
-LOOPS = (256, 512, 1024)
+REGISTERS, OTHER_REGISTERS = 65536, 20
+"""Of a multiprocessor, and those that a thread needs for more than its row."""
+LOOPS = ((256, 1, True), (512, 1, False), (512, 4, True), (1024, 4, False), (1024, 4, True))
+"""Threads, units that are read at once, and whether rows are streamed."""
+SHARED_BYTES = 65536
+"""Rows from which on a cluster may share one."""
 FEW_ROWS = 300
 SHOWN = 10
 
@@ -63,35 +68,31 @@ class Job(NamedTuple):
         form = self.form
         several = f"/{form.cluster}" if form.cluster > 1 else ""
         waiting = f"p{form.parked}" if form.parked else f"a{form.ahead}" if form.ahead > 1 else ""
-        return f"{form.team}x{form.rows}:{form.turns}{several}{waiting}{'c' * form.constant}{'s' * form.streamed}"
+        hints = f"{'c' * form.constant}{'s' * form.streamed}{f'r{form.resident}' if form.resident else ''}"
+        return f"{form.team}x{form.rows}:{form.turns}{several}{waiting}{'n' * form.narrow}{hints}"
 
 
 def forms_of(op: str, n: int, size: int) -> Iterator[Form]:
     """All forms of an operation; of long rows also with units that wait, with vectors read as constants, and loops."""
-    for form in teams_of(n, size):
-        held = 16 if size == 4 else 32
-        fits = form.turns * held <= MOST_HELD
-        if fits:
-            yield form
+    teams = list(teams_of(n, size))
+    for form in (*teams, *(each._replace(narrow=True) for each in teams if size == 2 and each.team > 32)):
+        held = 32 if size == 2 and not form.narrow else 16
         hints = [{"streamed": True}]
         if op != "softmax":
             hints += [{"constant": True}, {"constant": True, "streamed": True}]
-        if form.cluster > 1:
-            yield form._replace(**hints[-1])
-        else:
-            parked = [
-                k for k in PARKED if form.block >= 512 and form.turns - k >= 4 and k * form.block * 16 <= PARKED_BYTES
-            ]
-            waiting = [form._replace(parked=k) for k in parked if (form.turns - k) * held <= MOST_HELD]
-            yield from waiting
-            yield from (form._replace(**hint) for hint in hints if fits)
-            yield from (each._replace(**hints[-1]) for each in waiting)
+        room = PARKED_BYTES // (form.block * 16) if form.block >= 512 and form.cluster == 1 else 0
+        parked = (0, *(k for k in PARKED if form.turns - k >= 2 and k <= room))
+        for each in (form._replace(parked=k) for k in parked if (form.turns - k) * held <= MOST_HELD):
+            yield each
+            blocks = REGISTERS // ((each.turns - each.parked) * held // 4 + OTHER_REGISTERS) // form.block
+            if form.block >= 512 and blocks > 1 and form.cluster == 1:
+                each = each._replace(resident=blocks)
+                yield each
+            yield from (each._replace(**hint) for hint in (hints[-1:] if form.cluster > 1 or each.parked else hints))
     unit = 16 // size
     if n // unit >= 2048:
-        for team in LOOPS:
-            for ahead in (1, 4):
-                plain = Form(unit, team, 1, 0, False, NAMES, ahead=ahead)
-                yield from (plain, plain._replace(streamed=True))
+        for team, ahead, streamed in LOOPS:
+            yield Form(unit, team, 1, 0, False, NAMES, ahead=ahead, streamed=streamed)
 
 
 def teams_of(n: int, size: int) -> Iterator[Form]:
@@ -102,7 +103,7 @@ def teams_of(n: int, size: int) -> Iterator[Form]:
         turns = -(-units // block)
         if turns <= MOST_TURNS and turns * block <= units * SLACK:
             yield Form(unit, block, max(64 // block, 1), turns, False, NAMES)
-    for cluster in (2, 4) if n <= 49152 else (2, 4, 8):
+    for cluster in (2, 4, 8) if n * size > SHARED_BYTES else ():
         for block in (256, 512, 1024):
             turns = -(-units // (cluster * block))
             if 2 <= turns <= 8 and turns * cluster * block <= units * SLACK:
@@ -209,7 +210,7 @@ def main() -> None:
     jobs = [job for case in args.cases.split(",") if case for job in case_jobs(*case.split(":"))]
     jobs = jobs or jobs_of(args.ops.split(","), [int(n) for n in args.lengths.split(",")], args.dtypes.split(","))
     start, failed = time.perf_counter(), set[Job]()
-    with ProcessPoolExecutor(14, mp_context=get_context("spawn"), max_tasks_per_child=8) as pool:
+    with ProcessPoolExecutor(14, mp_context=get_context("spawn"), max_tasks_per_child=32) as pool:
         for job, problem in zip(jobs, pool.map(compiled, jobs), strict=True):
             if problem is not None:
                 failed.add(job)

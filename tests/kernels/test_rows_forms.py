@@ -56,6 +56,38 @@ def test_units_that_wait_in_shared_memory(n: int, rng: np.random.Generator):
     np.testing.assert_allclose(out, e / e.sum(-1, keepdims=True), rtol=2e-5, atol=1e-9)
 
 
+@pytest.mark.parametrize("n,parked,cluster", [(4096, 0, 1), (3600, 1, 1), (3601, 0, 1), (4096, 0, 2)])
+def test_units_that_stay_narrow(
+    n: int, parked: int, cluster: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+):
+    """16-bit units that each pass widens anew, whole ones and beside edges, in a block and across a cluster."""
+    if cluster > 1:
+        monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cpu")
+        monkeypatch.setenv("FLYDSL_COMPILE_ARCH", "sm_90a")
+    x = (rng.standard_normal((3, n)) + 5).astype("f2")
+    w, b = (rng.standard_normal(n).astype("f2") for _ in range(2))
+    whole, out = n % 8 == 0, np.full_like(x, np.nan)
+    form = Form(
+        8, 128, 1, -(-(n // 8) // 128), not whole, ("x", "out", "weight", "bias") if whole else ("x", "out"), cluster,
+        parked=parked, narrow=True,
+    )  # fmt: skip
+    norm_rows(x, None, w, b, out, None, None, None, 3, n, 1e-5, True, form)
+    np.testing.assert_allclose(out, normed(x, w, b), rtol=2e-3, atol=4e-3)
+    norm_rows(x, None, w, None, out, None, None, None, 3, n, 1e-5, False, form)
+    d = x.astype("f8")
+    np.testing.assert_allclose(out, d / np.sqrt((d * d).mean(-1, keepdims=True) + 1e-5) * w, rtol=2e-3, atol=1e-5)
+    e = np.exp(d - d.max(-1, keepdims=True))
+    softmax_rows(x, out, 3, n, False, form)
+    np.testing.assert_allclose(out, e / e.sum(-1, keepdims=True), rtol=2e-3, atol=1e-7)
+    x[0, 5], x[1, n - 1], x[2] = np.nan, np.inf, -np.inf
+    softmax_rows(x, out, 3, n, False, form)
+    assert np.isnan(out).all()
+    x[2] = -np.inf
+    x[2, 7] = 3
+    softmax_rows(x, out, 3, n, True, form)
+    assert np.isnan(out[:2]).all() and out[2, 7] == 0 and (np.delete(out[2], 7) == -np.inf).all()
+
+
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
 def test_vectors_beside_unaligned_rows(dtype: str, rng: np.random.Generator):
     """Rows begin anywhere in units, their weights do not."""

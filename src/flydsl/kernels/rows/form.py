@@ -68,6 +68,10 @@ class Form(NamedTuple):
     """Rows pass by, and leave the caches to the vectors."""
     ahead: int = 1
     """Units that a thread reads at once where it reads them in a loop."""
+    narrow: bool = False
+    """Units of 16-bit elements stay as they are in registers, and each pass widens them anew."""
+    resident: int = 0
+    """Blocks that a multiprocessor is to have registers for; 0: as many as it turns out."""
 
     @property
     def block(self) -> int:

@@ -68,6 +68,7 @@ class Lines:
         self._waits: list[str] = []
         self._ahead: tuple[str, ...] = ()
         self._last = False
+        self._pass = 0
         self._left: set[tuple[str, int]] = set()
         self._fresh = form.turns
         self._met = form.cluster == 1
@@ -119,7 +120,19 @@ class Lines:
 
     def read(self, name: str, at: Place, row: fx.Int32 | None = None) -> Value:
         """The elements at a place, as they are summed: f32, or f64 if the row is."""
-        return self._raw(name, at, row).to(self.wide)
+        return self._anew(self._raw(name, at, row), at).to(self.wide)
+
+    def _anew(self, value: Value, at: Place) -> Value:
+        """The unit itself, but nothing that a compiler could know to be the same as in the pass before.
+
+        It would keep the wide elements of that pass in twice the registers.
+        """
+        if not self.form.narrow or at.key is None or at.parked or self._pass < 2 or not isinstance(value, fx.Vector):
+            return value
+        nothing = fx.Uint32(self.n >> 31)  # lengths are not negative
+        words = value.bitcast(fx.Uint32)
+        words = words ^ nothing if self._pass == 2 else words + nothing
+        return words.bitcast(value.element_type)
 
     def _raw(self, name: str, at: Place, row: fx.Int32 | None) -> Value:
         if at.key is None:
@@ -208,7 +221,7 @@ class Lines:
 
     def keep(self, name: str, at: Place, make: Callable[[], Value]) -> Value:
         """A value made once for a place in registers, and each time elsewhere."""
-        if at.key is None or at.parked:
+        if at.key is None or at.parked or (self.form.narrow and at.size > 1):
             return make()
         if (name, at.key) not in self._kept:
             self._kept[name, at.key] = make()
@@ -267,6 +280,7 @@ class Lines:
     ) -> list[Value]:
         """Values carried from place to place; `work` must leave them alone where the place is not the thread's."""
         values = list(start)
+        self._pass += 1
         if self.form.turns:
             for at in self.turns():
                 values = work(at, values)
@@ -308,8 +322,16 @@ class Lines:
 
     def fold(self, terms: Callable[[Place], Sequence[Value]], ops: Sequence[fx.ReductionOp]) -> list[fx.Numeric]:
         """The terms of all places of the row, combined."""
-        form = self.form
-        if form.turns:
+        return self.meet(self._folded(terms, ops), ops)
+
+    def fold_warp(self, terms: Callable[[Place], Sequence[Value]], ops: Sequence[fx.ReductionOp]) -> list[fx.Numeric]:
+        """The terms of the places that the threads of a warp have of the row, combined; `join` is left to do."""
+        return reduce_warp(self.form, self._folded(terms, ops), ops)
+
+    def _folded(self, terms: Callable[[Place], Sequence[Value]], ops: Sequence[fx.ReductionOp]) -> list[fx.Numeric]:
+        """The terms of the thread's places, combined."""
+        self._pass += 1
+        if self.form.turns:
             found = [self._masked(at, terms(at), ops) for at in self.turns()]
             totals = [_all(op, [part[i] for part in found]) for i, op in enumerate(ops)]
         else:
@@ -323,12 +345,18 @@ class Lines:
         for at in self._edge():
             edge = self._masked(at, terms(at), ops)
             scalars = [_one(_pair(op, s, e), op) for op, s, e in zip(ops, scalars, edge, strict=True)]
-        return self.meet(scalars, ops)
+        return scalars
+
+    def join(self, values: Sequence[fx.Numeric]) -> tuple[list[list[fx.Numeric]], int]:
+        """The values of all warps of a row, as `gather` gives them."""
+        self._prepare()
+        assert self._shared is not None
+        return gather(self.form, values, self._shared)
 
     def squares(self, term: Callable[[Place], Value]) -> fx.Numeric:
         """The sum of the squares of a row's terms: a product and a sum are one instruction."""
-        form = self.form
-        if form.turns:
+        self._pass += 1
+        if self.form.turns:
             total = _squares([self._masked(at, [term(at)], [ADD])[0] for at in self.turns()])
         else:
 
@@ -392,9 +420,7 @@ class Lines:
         level = _over(total, mine)
         more = [b.squares_from(level) for b in brief]
         spread = self._within(places, lambda at: term(at) - level, width, more, squared=True)
-        self._prepare()
-        assert self._shared is not None
-        found, width = gather(self.form, [mine, total, spread], self._shared)
+        found, width = self.join([mine, total, spread])
         parts = list(zip(*found, strict=True))
         mean = fx.coop.warp_reduce(_sum([t for _, t, _ in parts]), ADD, width=width) * self.share
         # Distances from a level that is no mean to the last bit are those from the mean, to the last bits.
@@ -416,6 +442,7 @@ class Lines:
         squared: bool = False,
     ) -> fx.Numeric:
         """The sum of the terms at places and edges, or of their squares, of a warp's threads that share a row."""
+        self._pass += 1
         parts = [self._masked(at, [term(at)], [ADD])[0] for at in places]
         total = _sum([_one(_squares(parts) if squared else _all(ADD, parts), ADD), *more])
         for at in self._edge():
@@ -533,14 +560,18 @@ def _squares(values: Sequence[Value]) -> Value:
     return total
 
 
+def reduce_warp(form: Form, values: Sequence[fx.Numeric], ops: Sequence[fx.ReductionOp]) -> list[fx.Numeric]:
+    """The values of the threads of a warp that share a row, combined."""
+    width = min(form.team, fx.num_warp_threads())
+    return [fx.coop.warp_reduce(v, op, width=width) if width > 1 else v for v, op in zip(values, ops, strict=True)]
+
+
 def meet(
     form: Form, values: Sequence[fx.Numeric], ops: Sequence[fx.ReductionOp], shared: fx.SharedAllocator | None
 ) -> list[fx.Numeric]:
     """The values of the threads of a team combined, in all of them; one barrier if a team has several warps."""
-    lanes = fx.num_warp_threads()
-    width = min(form.team, lanes)
-    found = [fx.coop.warp_reduce(v, op, width=width) if width > 1 else v for v, op in zip(values, ops, strict=True)]
-    if form.team <= lanes or shared is None:
+    found = reduce_warp(form, values, ops)
+    if form.team <= fx.num_warp_threads() or shared is None:
         return found
     gathered, width = gather(form, found, shared)
     combined = [cast("fx.Numeric", _all(op, some)) for some, op in zip(gathered, ops, strict=True)]

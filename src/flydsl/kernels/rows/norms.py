@@ -36,6 +36,8 @@ PARKS = {True: {6: 1, 7: 1, 8: 4}, False: {6: 1, 7: 2, 8: 2}}
 """Of so many units of a thread, those that wait in shared memory, with and without a mean: found by trying."""
 VECTORS_BYTES = 114688
 """Weight and bias together from which on they are about half of a multiprocessor's L1."""
+TWICE = 512
+"""Threads of a block that a multiprocessor is to have two of, where registers would do for one and a half."""
 HELD = 16
 """Bytes that a thread has of an element of a row at least, beside the next row."""
 
@@ -212,6 +214,8 @@ def _form(op: str, rows: dict[str, HostArray | None], training: bool, centred: b
     waiting = parks(PARKS[centred]) if found["residual"] is None else None
     form = form_of(m, n, found, max(x.itemsize, 4), clusters=has_clusters(), most=most, parks=waiting)
     form = _with_vectors(form, n, x.itemsize) if centred and waiting is not None else form
+    if centred and form.block == TWICE and form.turns > SOME_TURNS:
+        form = known_form(form._replace(resident=2))
     plain = found["residual"] is None and found["weight"] is not None and (found["bias"] is not None) == centred
     whole = plain and form.unit > 1 and not form.edges and len(form.aligned) == len(given)
     one_type = len({v.dtype for v in given}) == 1 and x.dtype != "float64"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, cast
 
 import flydsl.compiler as flyc
@@ -32,6 +33,11 @@ def blocks_for(form: Form, m: fx.Int32) -> fx.Int32:
 def cluster_of(form: Form) -> int | None:
     """Blocks of a cluster, where there are any."""
     return form.cluster if form.cluster > 1 else None
+
+
+def registers_for(form: Form) -> dict[str, int]:
+    """What tells the compiler how many blocks of a multiprocessor share its registers."""
+    return {"nvvm.minctasm": form.resident} if form.resident else {}
 
 
 def waiting_bytes(form: Form, arrays: int = 1) -> int:
@@ -72,6 +78,25 @@ def top_and_sum(lines: Lines, name: str) -> tuple[fx.Numeric, fx.Numeric]:
     return top, total
 
 
+def top_of_all_and_warp(lines: Lines, name: str) -> tuple[fx.Numeric, fx.Numeric, fx.Numeric]:
+    """The largest value of a row, that of the warp's share, which its powers are relative to, and the sum of powers.
+
+    Warps then meet once: the sum of each is scaled to the largest value of all.
+    """
+    wide = lines.wide
+    if not lines.form.turns or lines.form.team <= fx.num_warp_threads():
+        top, total = top_and_sum(lines, name)
+        return top, top, total
+    lines.fetch(name)
+    (mine,) = lines.fold_warp(lambda at: [lines.read(name, at)], [MAX])
+    mine = fx.maxnumf(mine, wide(LOWEST[wide]))  # nothing but -inf has no difference to itself
+    (total,) = lines.fold_warp(lambda at: [power_at(lines, name, at, mine)], [ADD])
+    (tops, totals), width = lines.join([mine, total])
+    top = fx.coop.warp_reduce(functools.reduce(fx.maxnumf, tops), MAX, width=width)
+    parts = [t * cast("fx.Numeric", power(m - top)) for m, t in zip(tops, totals, strict=True)]
+    return top, mine, fx.coop.warp_reduce(functools.reduce(lambda a, b: a + b, parts), ADD, width=width)
+
+
 def power_at(lines: Lines, name: str, at: Place, top: fx.Numeric) -> Value:
     """e to the values at a place less `top`."""
     return lines.keep(f"power of {name}", at, lambda: power(lines.read(name, at) - top))
@@ -82,13 +107,13 @@ def softmax_rows_kernel(
     x: fx.Tensor, out: fx.Tensor, m: fx.Int32, n: fx.Int32, log: fx.Constexpr[bool], form: fx.Constexpr[Form]
 ):
     lines = Lines(form, row_of(form), m, n, x=x, out=out)
-    top, total = top_and_sum(lines, "x")
+    top, mine, total = top_of_all_and_warp(lines, "x")
     if fx.const_expr(log):
         shift = top + logarithm(total)
         lines.each(lambda at: lines.write("out", at, lines.read("x", at) - shift), ["x"])
     else:
-        scale = 1.0 / total
-        lines.each(lambda at: lines.write("out", at, power_at(lines, "x", at, top) * scale), ["x"])
+        scale = power(mine - top) / total if mine is not top else 1.0 / total
+        lines.each(lambda at: lines.write("out", at, power_at(lines, "x", at, mine) * scale), ["x"])
 
 
 @flyc.jit
@@ -102,7 +127,7 @@ def softmax_rows(
     stream: fx.Stream = fx.Stream(None),
 ):
     """Softmax, or its logarithm, of `m` rows of `n` elements."""
-    softmax_rows_kernel(x, out, m, n, log, form).launch(
+    softmax_rows_kernel(x, out, m, n, log, form, value_attrs=registers_for(form)).launch(
         grid=blocks_for(form, m), block=form.block, cluster=cluster_of(form), smem=waiting_bytes(form), stream=stream
     )
 
