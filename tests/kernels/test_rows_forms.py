@@ -10,6 +10,7 @@ import pytest
 from flydsl import kernels
 from flydsl.kernels.rows.arrays import describe
 from flydsl.kernels.rows.form import Form, form_of, looped
+from flydsl.kernels.rows.many_largest import parts_of
 from flydsl.kernels.rows.norm_kernels import norm_rows
 from flydsl.kernels.rows.softmax_kernels import softmax_rows
 
@@ -119,9 +120,47 @@ def test_many_largest(rng: np.random.Generator):
             np.testing.assert_array_equal(values, np.take_along_axis(x, want, 1))
 
 
+@pytest.mark.parametrize("dtype", ["f2", "f4"])
+def test_few_largest(dtype: str, rng: np.random.Generator):
+    """Rows of a thread, of some lanes, of a warp and of a block; equal elements, both zeros, NaN and infinities."""
+    for m, n, k in ((70, 12, 3), (9, 60, 8), (33, 257, 6), (2, 2000, 5), (3, 3000, 8), (2, 700, 1)):
+        x = rng.standard_normal((m, n)).astype(dtype)
+        for case in ("random", "few values", "nan"):
+            if case == "few values":
+                x = (rng.integers(-1, 2, (m, n)) * 0.0 + rng.integers(0, 3, (m, n)) * -1.0).astype(dtype)
+            elif case == "nan":
+                x[:, :: rng.integers(2, 9)], x[:, :: rng.integers(2, 9)] = np.nan, -np.inf
+                x[::2, 1] = np.inf
+            values, numbers = kernels.top_k(x, k)
+            want = order(x, k)
+            assert (numbers == want).all(), (m, n, k, case)
+            np.testing.assert_array_equal(values.view("u2"), np.take_along_axis(x, want, 1).view("u2"))
+            if case != "nan":
+                e = np.exp(x.astype("f8") - x.max(-1, keepdims=True).astype("f8"))
+                share = np.take_along_axis(e / e.sum(-1, keepdims=True), want, 1)
+                shares, experts = kernels.gate(x, k, normed=False)
+                assert (experts == want).all()
+                np.testing.assert_allclose(shares, share, rtol=1e-5)
+                shares, _ = kernels.gate(x, k)
+                np.testing.assert_allclose(shares, share / share.sum(-1, keepdims=True), rtol=1e-5)
+
+
+def test_largest_of_parts(rng: np.random.Generator):
+    """Few long rows, the last part of which is shorter; equal elements on both sides of a cut."""
+    n, k = 20001, 30
+    assert parts_of(2, n, k) == (2, 10048) and parts_of(1, 2**21 + 1, 64)[0] == 64 and parts_of(133, 2**20, 64)[0] == 1
+    for dtype in ("f2", "f4"):
+        x = rng.standard_normal((2, n)).astype(dtype)
+        x[0, 10030:10070], x[1] = 9, rng.integers(0, 3, n)
+        x[0, [3, 20000]] = np.nan
+        values, numbers = kernels.top_k(x, k)
+        assert (numbers == order(x, k)).all()
+        np.testing.assert_array_equal(values, np.take_along_axis(x, numbers, 1))
+
+
 def test_many_largest_that_few_threads_have(rng: np.random.Generator):
     """More candidates than shared memory has room for are found one by one."""
-    n, k, threads, unit = 32768, 200, 1024, 4
+    n, k, threads, unit = 16380, 400, 1024, 4
     x = rng.standard_normal((1, n)).astype("f4")
     owner = np.arange(n) // unit % threads
     x[0, owner < k - 1] += 100

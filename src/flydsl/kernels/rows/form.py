@@ -92,6 +92,7 @@ def form_of(
     edges: bool = True,
     few: bool = True,
     clusters: bool = False,
+    each: int = FEW_TURNS,
     most: int = SOME_TURNS,
     parks: Mapping[int, int] | None = None,
     longest: int = MOST_TURNS,
@@ -101,7 +102,8 @@ def form_of(
     A matrix has its rows in the last direction, each in one piece, and a vector is read along with each row. `held` is
     how many bytes a kernel keeps in registers for an element of a row. Without `edges` rows that have some are read by
     the element, and without `few` teams stay small for few rows, too. With `clusters` the blocks of one may share a
-    row: the kernel is launched so. `most` units of a thread are better than a larger team. `parks` says how many of so
+    row: the kernel is launched so. Up to a warp a team grows so that threads have `each` units; then `most` units of a
+    thread are better than a larger team. `parks` says how many of so
     many units of whole rows wait in shared memory; without it kernels cannot do that. `longest` is how many units the
     threads of the largest blocks have, where elements need no more registers than they have bits.
     """
@@ -117,7 +119,7 @@ def form_of(
     least = 1 if whole else 4 * unit if shifted else 2 * unit
     units = max(n // unit - bool(shifted), 1)
     parks = parks if whole and unit > 1 else None
-    team, turns = _team(m, units, held * unit, least, few, most, parks is not None, longest)
+    team, turns = _team(m, units, held * unit, least, few, each, most, parks is not None, longest)
     parked, cluster = 0, 1
     if parks is not None and held * unit > NARROW_BYTES and 2 * team >= MOST_THREADS:
         parked = parks.get(turns, 0) if team < MOST_THREADS else LEAST_PARKED if turns > MANY_TURNS else 0
@@ -173,7 +175,7 @@ def _power(x: int) -> int:
 
 
 def _team(
-    m: int, units: int, held: int, least: int, few: bool, most: int, parks: bool, longest: int
+    m: int, units: int, held: int, least: int, few: bool, each: int, most: int, parks: bool, longest: int
 ) -> tuple[int, int]:
     """Threads of a row, and units of a thread (0: too many)."""
 
@@ -184,7 +186,7 @@ def _team(
             return longest if team == MOST_THREADS and held <= NARROW_BYTES else MOST_TURNS
         return min(MANY_TURNS, _most(team, held)) if team < MOST_THREADS else _most(team, held)
 
-    team = min(_power(-(-units // FEW_TURNS)), SHORT_WARP)
+    team = min(_power(-(-units // each)), SHORT_WARP)
     team = max(team, least)
     while team < MOST_THREADS and -(-units // team) > limit(team):
         team *= 2

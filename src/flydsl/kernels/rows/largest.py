@@ -1,8 +1,8 @@
 """The largest elements of rows: `top_k`, `argmax`, and the gates of a mixture of experts.
 
-An element and its number make one integer of 64 bits that sorts as wanted: NaN first, then by value, equal ones by
-their number. A pass over the row finds the largest one below the one found before; more than a few are found by
-`many_largest.py`, and very many by sorting.
+An element and its number make one integer that sorts as wanted: NaN first, then by value, equal ones by their number.
+A few of a row that registers hold are found by `few_largest.py`. Of a longer row a pass finds the largest one below the
+one found before; more than two are found by `many_largest.py`, and very many by sorting.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from flydsl.errors import DSLTypeError, DSLValueError
 
 from .arrays import Given, HostArray, matrix, vacant
 from .call import arrays_only, described, dtype_of, more_of, recall
-from .form import Form, form_of
+from .few_largest import FEW, SHORT_ROW, few_largest_rows
+from .form import UNIT_BYTES, Form, form_of, known_form
 from .lines import MAX, Lines, Place, power
 from .many_largest import (
     AHEAD,
@@ -24,6 +25,7 @@ from .many_largest import (
     keys_of,
     many_largest_rows,
     number_of,
+    parts_of,
     rank_of,
     threads_for,
 )
@@ -37,8 +39,10 @@ if TYPE_CHECKING:
 
 HIGHEST, LOWEST = 2**63 - 1, -(2**63)
 FORMS = ("values", "gates", "normed gates")
-FEW = 8
-"""What is found one by one in rows that registers hold."""
+SORTED = 32
+"""Elements that a thread sorts."""
+ONE_BY_ONE = 2
+"""What is found by as many passes over rows that are too long for registers."""
 
 
 def _ranks(lines: Lines, at: Place) -> list[fx.Int64]:
@@ -187,14 +191,52 @@ def _largest(op: str, x: HostArray, k: int, what: str, dtype: str | None, stream
         # Many of them, or so large a part of the row that threads have no bound to give.
         return _sorted(x, values, numbers, k, stream)
     if m and k:
-        form = recall(op, {"x": rows}, None, lambda: form_of(m, n, described(op, {"x": rows}), 4))
+        form = recall(op, {"x": rows}, k <= FEW, lambda: _form(op, rows, k <= FEW))
         flat = None if values is None else values.reshape(-1, k)
-        if what == "values" and k > (FEW if form.turns else 2):
-            form = form._replace(team=threads_for(n // form.unit, k), rows=1, turns=0, ahead=AHEAD)
-            many_largest_rows(rows, flat, numbers.reshape(-1, k), m, n, k, form, **more_of(stream))
+        if form.turns and k <= FEW:
+            short = n <= SHORT_ROW and dtype_of(x) != "float32"
+            few_largest_rows(
+                rows, flat, numbers.reshape(-1, k), m, n, k, what, 1 << (k - 1).bit_length(), short, form,
+                **more_of(stream),
+            )  # fmt: skip
+            return values, numbers
+        if what == "values" and k > ONE_BY_ONE:
+            _many(op, rows, flat, numbers.reshape(-1, k), k, form, stream)
             return values, numbers
         largest_rows(rows, flat, numbers.reshape(-1, k), m, n, k, what, form, **more_of(stream))
     return values, numbers
+
+
+def _many(
+    op: str, x: HostArray, values: HostArray | None, numbers: HostArray, k: int, form: Form, stream: object
+) -> None:
+    """The largest of each row, or of each part of it, and then of those."""
+    m, n = x.shape
+    (parts, length), more = parts_of(m, n, k), more_of(stream)
+
+    def looking_at(n: int, form: Form) -> Form:
+        return known_form(form._replace(team=threads_for(n // form.unit, k), rows=1, turns=0, ahead=AHEAD))
+
+    if parts == 1:
+        many_largest_rows(x, None, values, numbers, m, n, n, k, 1, looking_at(n, form), **more)
+        return
+    some, names = vacant(x, (m, parts * k), dtype_of(x)), vacant(x, (m, parts * k), "int32")
+    many_largest_rows(x, None, some, names, m, length, n, k, parts, looking_at(length, form), **more)
+    n = parts * k
+    form = recall(op, {"x": some}, False, lambda: _form(op, some, False))
+    many_largest_rows(some, names, values, numbers, m, n, n, k, 1, looking_at(n, form), **more)
+
+
+def _form(op: str, rows: HostArray, few: bool) -> Form:
+    """A few are sorted by threads that have many elements each: putting lists together is what takes time."""
+    found = described(op, {"x": rows})
+    x = found["x"]
+    assert x is not None
+    m, n = x.shape
+    if not few:
+        return form_of(m, n, found, 4)
+    each = SORTED * x.itemsize // UNIT_BYTES
+    return form_of(m, n, found, 4, each=each, most=each)
 
 
 def _sorted(x: HostArray, values: Given, numbers: Given, k: int, stream: object) -> tuple[Given, Given]:

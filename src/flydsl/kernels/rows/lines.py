@@ -122,6 +122,10 @@ class Lines:
         """The elements at a place, as they are summed: f32, or f64 if the row is."""
         return self._anew(self._raw(name, at, row), at).to(self.wide)
 
+    def stored(self, name: str, at: Place) -> Value:
+        """The elements at a place in their own type."""
+        return self._raw(name, at, None)
+
     def _anew(self, value: Value, at: Place) -> Value:
         """The unit itself, but nothing that a compiler could know to be the same as in the pass before.
 
