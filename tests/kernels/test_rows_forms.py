@@ -170,6 +170,27 @@ def test_many_largest_that_few_threads_have(rng: np.random.Generator):
     np.testing.assert_array_equal(values, np.sort(x)[:, ::-1][:, :k])
 
 
+@pytest.mark.parametrize("n", [6400, 6403])
+def test_gradients_of_long_rows(n: int, rng: np.random.Generator):
+    """Columns are summed in a pass of their own, of which some parts have a row more than others."""
+    m = 70
+    x, dy = (rng.standard_normal((m, n)).astype("f4") for _ in range(2))
+    w = rng.standard_normal(n).astype("f4")
+    d, g = x.astype("f8"), dy.astype("f8")
+    mean = d.mean(-1, keepdims=True)
+    scale = 1 / np.sqrt(((d - mean) ** 2).mean(-1, keepdims=True) + 1e-5)
+    v, h = (d - mean) * scale, g * w
+    made = kernels.layer_norm_backward(dy, x, w, mean[:, 0].astype("f4"), scale[:, 0].astype("f4"))
+    dx = (h - h.mean(-1, keepdims=True) - v * (h * v).mean(-1, keepdims=True)) * scale
+    np.testing.assert_allclose(made.x, dx, atol=1e-5)
+    np.testing.assert_allclose(made.weight, (g * v).sum(0), atol=1e-4)
+    np.testing.assert_allclose(made.bias, g.sum(0), atol=1e-4)
+    root = 1 / np.sqrt((d * d).mean(-1, keepdims=True) + 1e-5)
+    made = kernels.rms_norm_backward(dy, x, w, root[:, 0].astype("f4"))
+    np.testing.assert_allclose(made.weight, (g * d * root).sum(0), atol=1e-4)
+    assert made.bias is None
+
+
 def test_rules():
     """What the measured rules say: warps for short rows, four units of a thread, loops for what writes nothing."""
 

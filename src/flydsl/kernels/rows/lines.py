@@ -173,7 +173,7 @@ class Lines:
         if at.size == 1:
             return line[at.at]
         if name in self.form.aligned:
-            unit = self._unit(line, at)
+            unit = unit_of(line, at.at, at.size)
             if line is self.arrays[name]:
                 return fx.nvgpu.load_global(unit, read_only=True) if self.form.constant else unit.load()
             # In a loop the next pass finds what this one has read, if it is not the last.
@@ -183,17 +183,11 @@ class Lines:
             return self._across(line, at)
         return fx.Vector.from_elements([line[at.at + i] for i in range(at.size)], line.dtype)
 
-    def _unit(self, line: fx.Tensor, at: Place) -> fx.Tensor:
-        size = line.dtype.width // 8
-        type_ = fx.PointerType.get(line.dtype.ir_type, fx.AddressSpace.Global, min(UNIT_BYTES, size * at.size))
-        start = fx.inttoptr(type_, fx.ptrtoint(fx.get_iter(line)) + fx.Int64(at.at) * size)
-        return fx.make_view(start, fx.make_layout(at.size, 1))
-
     def _across(self, line: fx.Tensor, at: Place) -> fx.Vector:
         """A unit of the row in a vector whose units it does not keep to: the end of one, and the front of the next."""
         first = at._replace(at=at.at - self.head)
         pair = (first, first._replace(at=first.at + at.size))
-        words = [word for part in pair for word in _words(cast("fx.Vector", self._unit(line, part).load()))]
+        words = [word for part in pair for word in _words(cast("fx.Vector", unit_of(line, part.at, part.size).load()))]
         bits = self.head * line.dtype.width
         for step in (2, 1):
             far = (bits & (32 * step)) != 0
@@ -246,9 +240,9 @@ class Lines:
             line[at.at] = stored
         elif name in self.form.aligned:
             if self.form.streamed:
-                fx.nvgpu.store_global(self._unit(line, at), stored, cache="cs")
+                fx.nvgpu.store_global(unit_of(line, at.at, at.size), stored, cache="cs")
             else:
-                self._unit(line, at).store(stored)
+                unit_of(line, at.at, at.size).store(stored)
         else:
             for i in range(at.size):
                 line[at.at + i] = cast("fx.Vector", stored)[i]
@@ -491,6 +485,14 @@ class _Moments(NamedTuple):
         return made if self.here is True else cast("fx.Numeric", pick(self.here, made, 0.0))
 
 
+def unit_of(line: fx.Tensor, at: fx.Int32, count: int) -> fx.Tensor:
+    """Elements of a row, or of a vector, that lie in aligned units."""
+    size = line.dtype.width // 8
+    type_ = fx.PointerType.get(line.dtype.ir_type, fx.AddressSpace.Global, min(UNIT_BYTES, size * count))
+    start = fx.inttoptr(type_, fx.ptrtoint(fx.get_iter(line)) + fx.Int64(at) * size)
+    return fx.make_view(start, fx.make_layout(count, 1))
+
+
 def wide_of(dtype: type[fx.Numeric]) -> type[fx.Numeric]:
     """What rows of a type are summed in."""
     return fx.Float64 if dtype is fx.Float64 else fx.Float32
@@ -615,6 +617,14 @@ def when(here: fx.Boolean, work: Callable[[], None]):
 
 
 @flyc.jit
+def either(which: fx.Boolean, work: Callable[[], None], other: Callable[[], None]):
+    if which:
+        work()
+    else:
+        other()
+
+
+@flyc.jit
 def carry(
     first: fx.Int32,
     count: fx.Int32,
@@ -647,11 +657,13 @@ __all__ = [
     "MIN",
     "Lines",
     "Place",
+    "either",
     "gather",
     "logarithm",
     "meet",
     "pick",
     "power",
+    "unit_of",
     "when",
     "wide_of",
 ]

@@ -17,7 +17,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from .form import Form
-from .lines import Lines, Place, when
+from .lines import Lines, Place, either, when
 
 if TYPE_CHECKING:
     from flydsl.expr.annotations import Value
@@ -92,14 +92,6 @@ def _exchange(held: fx.Array, pairs: fx.Int32, size: fx.Int32, apart: fx.Int32, 
 def _for_each(first: fx.Int32, end: fx.Int32, step: int, work: Callable[[fx.Int32], None]):
     for i in range(first, end, step):
         work(i)
-
-
-@flyc.jit
-def _either(which: fx.Boolean, work: Callable[[], None], other: Callable[[], None]):
-    if which:
-        work()
-    else:
-        other()
 
 
 def part_of(x: fx.Tensor, first: fx.Int32) -> fx.Tensor:
@@ -194,7 +186,7 @@ def many_largest_kernel(
     def one_by_one() -> None:
         _passes(k, lambda j, below: _next(lines, firsts, threads, j, below, leave))
 
-    _either(found <= room, sort_them, one_by_one)
+    either(found <= room, sort_them, one_by_one)
 
 
 @flyc.jit

@@ -182,13 +182,7 @@ def norm_back(
     norm_back_kernel(
         dy, x, weight, means, scales, dsummed, dx, dweights, dbiases, m, n, form, value_attrs=resident(form)
     ).launch(grid=blocks, block=form.block, stream=stream)  # fmt: skip
-    _add_up(dweights, dweight, blocks * form.rows, n, stream)
-    _add_up(dbiases, dbias, blocks * form.rows, n, stream)
-
-
-def _add_up(parts: fx.Tensor | None, total: fx.Tensor | None, count: fx.Int32, n: fx.Int32, stream: fx.Stream) -> None:
-    if parts is not None and total is not None:
-        sum_columns(parts, total, count, n, stream)
+    sum_columns([(dweights, dweight), (dbiases, dbias)], blocks * form.rows, n, stream)
 
 
 def resident(form: Form) -> dict[str, int]:

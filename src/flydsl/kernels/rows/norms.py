@@ -422,13 +422,11 @@ def _launch_backward(
     )  # fmt: skip
     if all(v is None for v in made):
         return
-    from .columns import SLICES, column_sums, weight_sums
+    from .columns import SLICES, weight_sums
 
     sums = [None if v is None else vacant(x, (SLICES, n), way.wide) for v in made]
-    weight_sums(dy, x, mean, scale, sums[0], sums[1], m, n, **more)
-    for part, total in zip(sums, made, strict=True):
-        if total is not None:
-            column_sums(part, total, SLICES, n, **more)
+    unit = form.unit if not form.edges and {"dy", "x"} <= set(form.aligned) else 1
+    weight_sums(dy, x, mean, scale, sums[0], sums[1], made[0], made[1], m, n, unit, **more)
 
 
 __all__ = ["Gradients", "Norm", "layer_norm", "layer_norm_backward", "rms_norm", "rms_norm_backward"]
