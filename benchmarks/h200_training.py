@@ -76,12 +76,14 @@ def compare(
     want: torch.Tensor,
     nbytes: float,
     dtype: torch.dtype = torch.bfloat16,
+    beside: dict[str, Callable[[], Made]] | None = None,
 ) -> None:
+    """Check the calls, then time them and what is `beside` them."""
     for who, call in calls.items():
         check(what, who, call(), want, dtype)
     least = nbytes / 4e9  # milliseconds at the speed of memory
     inner = min(max(INNER, math.ceil(LONG_ENOUGH / least)), MOST_CALLS)
-    times = interleaved(calls, rounds=ROUNDS, inner=inner)
+    times = interleaved(calls | (beside or {}), rounds=ROUNDS, inner=inner)
     for who, milliseconds in times.items():
         note(what, who, nbytes / milliseconds / 1e9, "TB/s")
 
@@ -141,12 +143,9 @@ def drawn(draw: Draw) -> None:
     x = matrix(draw.m, draw.n, draw.dtype)
     ours, theirs, want = operation(draw, x)
     torch.compiler.reset()
-    calls = contenders(ours, theirs)
-    if draw.op in FORWARD:
-        y = torch.empty_like(x)
-        calls["copy"] = lambda: torch.mul(x, 1, out=y)
-        calls["memcpy"] = lambda: y.copy_(x)
-    compare(str(draw), calls, want, PASSES.get(draw.op, 2) * x.nbytes, x.dtype)
+    y = torch.empty_like(x)
+    copied = {"copy": lambda: torch.mul(x, 1, out=y), "memcpy": lambda: y.copy_(x)} if draw.op in FORWARD else None
+    compare(str(draw), contenders(ours, theirs), want, PASSES.get(draw.op, 2) * x.nbytes, x.dtype, copied)
 
 
 def summary(found: Sequence[Draw]) -> None:

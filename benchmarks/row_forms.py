@@ -38,15 +38,15 @@ EPS = 1e-5
 MOST_TURNS = 16
 SLACK = 1.4
 """Units that threads have, over those of the row, at most: the rest is waste."""
-MOST_HELD = 192
+MOST_HELD = 160
 """Bytes that a thread keeps in registers."""
 PARKED, PARKED_BYTES = (1, 2, 4, 8), 112 * 1024
 """Units that wait, and the shared memory of a block for them."""
 REGISTERS, OTHER_REGISTERS = 65536, 20
 """Of a multiprocessor, and those that a thread needs for more than its row."""
-LOOPS = ((256, 1, True), (512, 1, False), (512, 4, True), (1024, 4, False), (1024, 4, True))
+LOOPS = ((512, 4, True), (1024, 4, False), (1024, 4, True))
 """Threads, units that are read at once, and whether rows are streamed."""
-SHARED_BYTES = 65536
+SHARED_BYTES = 98304
 """Rows from which on a cluster may share one."""
 FEW_ROWS = 300
 SHOWN = 10
@@ -73,24 +73,20 @@ class Job(NamedTuple):
 
 
 def forms_of(op: str, n: int, size: int) -> Iterator[Form]:
-    """All forms of an operation; of long rows also with units that wait, with vectors read as constants, and loops."""
+    """All forms of an operation: with units that wait or stay narrow, with hints for caches, and loops."""
     teams = list(teams_of(n, size))
+    hint = {"streamed": True} if op == "softmax" else {"constant": True, "streamed": True}
     for form in (*teams, *(each._replace(narrow=True) for each in teams if size == 2 and each.team > 32)):
         held = 32 if size == 2 and not form.narrow else 16
-        hints = [{"streamed": True}]
-        if op != "softmax":
-            hints += [{"constant": True}, {"constant": True, "streamed": True}]
-        room = PARKED_BYTES // (form.block * 16) if form.block >= 512 and form.cluster == 1 else 0
+        room = PARKED_BYTES // (form.block * 16) if form.block >= 512 and form.cluster == 1 and not form.edges else 0
         parked = (0, *(k for k in PARKED if form.turns - k >= 2 and k <= room))
         for each in (form._replace(parked=k) for k in parked if (form.turns - k) * held <= MOST_HELD):
-            yield each
             blocks = REGISTERS // ((each.turns - each.parked) * held // 4 + OTHER_REGISTERS) // form.block
-            if form.block >= 512 and blocks > 1 and form.cluster == 1:
-                each = each._replace(resident=blocks)
-                yield each
-            yield from (each._replace(**hint) for hint in (hints[-1:] if form.cluster > 1 or each.parked else hints))
+            some = [each] if form.block < 512 or form.cluster > 1 or blocks < 2 else [each._replace(resident=blocks)]
+            yield from some
+            yield from (one._replace(**hint) for one in some)
     unit = 16 // size
-    if n // unit >= 2048:
+    if n * size > SHARED_BYTES and n % unit == 0:
         for team, ahead, streamed in LOOPS:
             yield Form(unit, team, 1, 0, False, NAMES, ahead=ahead, streamed=streamed)
 
@@ -98,16 +94,18 @@ def forms_of(op: str, n: int, size: int) -> Iterator[Form]:
 def teams_of(n: int, size: int) -> Iterator[Form]:
     """Teams of one block, from a warp's part to all threads, and of clusters."""
     unit = 16 // size
-    units = n // unit
+    whole = n % unit == 0
+    units = n // unit - (not whole)
+    aligned, shifted = (NAMES, ()) if whole else (NAMES[:2], NAMES[2:])
     for block in (4, 8, 16, 32, 64, 128, 256, 512, 1024):
         turns = -(-units // block)
-        if turns <= MOST_TURNS and turns * block <= units * SLACK:
-            yield Form(unit, block, max(64 // block, 1), turns, False, NAMES)
+        if turns <= MOST_TURNS and turns * block <= units * SLACK and (whole or block >= 4 * unit):
+            yield Form(unit, block, max(64 // block, 1), turns, not whole, aligned, 1, shifted)
     for cluster in (2, 4, 8) if n * size > SHARED_BYTES else ():
         for block in (256, 512, 1024):
             turns = -(-units // (cluster * block))
             if 2 <= turns <= 8 and turns * cluster * block <= units * SLACK:
-                yield Form(unit, cluster * block, 1, turns, False, NAMES, cluster)
+                yield Form(unit, cluster * block, 1, turns, not whole, aligned, cluster, shifted)
 
 
 def jobs_of(ops: list[str], lengths: list[int], dtypes: list[str]) -> list[Job]:
