@@ -25,7 +25,7 @@ from .call import (
     rows_in_place,
     rows_of,
 )
-from .form import MANY_TURNS, MOST_THREADS, SOME_TURNS, Form, form_of, known_form
+from .form import FEW_TURNS, MANY_TURNS, SOME_TURNS, Form, form_of, known_form
 from .softmax_entry import describe_rows
 
 PROCESSORS = 132
@@ -34,8 +34,8 @@ PROCESSORS = 132
 
 PARKS = {True: {6: 1, 7: 1, 8: 4}, False: {6: 1, 7: 2, 8: 2}}
 """Of so many units of a thread, those that wait in shared memory, with and without a mean: found by trying."""
-VECTORS_BYTES = 114688
-"""Weight and bias together from which on they are about half of a multiprocessor's L1."""
+PASSING_BYTES = 2**26
+"""Rows that no cache holds until somebody else reads them: they leave it to weight and bias."""
 TWICE = 512
 """Threads of a block that a multiprocessor is to have two of, where registers would do for one and a half."""
 HELD = 16
@@ -213,8 +213,9 @@ def _form(op: str, rows: dict[str, HostArray | None], training: bool, centred: b
     # Two arrays would have to wait with a residual.
     waiting = parks(PARKS[centred]) if found["residual"] is None else None
     form = form_of(m, n, found, max(x.itemsize, 4), clusters=has_clusters(), most=most, parks=waiting)
-    form = _with_vectors(form, n, x.itemsize) if centred and waiting is not None else form
-    if centred and form.block == TWICE and form.turns > SOME_TURNS:
+    if waiting is not None:
+        form = _tuned(form, m * n * x.itemsize, x.itemsize)
+    elif centred and form.block == TWICE and form.turns > SOME_TURNS:
         form = known_form(form._replace(resident=2))
     plain = found["residual"] is None and found["weight"] is not None and (found["bias"] is not None) == centred
     whole = plain and form.unit > 1 and not form.edges and len(form.aligned) == len(given)
@@ -222,12 +223,14 @@ def _form(op: str, rows: dict[str, HostArray | None], training: bool, centred: b
     return None if whole and one_type and not training and not form.turns else form
 
 
-def _with_vectors(form: Form, n: int, size: int) -> Form:
-    """Layer norm of long rows, where weight and bias are read from L2 if rows pass through L1 as well."""
-    crowded = size == 2 and form.turns > 5 and form.block == MOST_THREADS  # no registers to read ahead
-    if not form.turns or form.cluster > 1 or form.edges or 2 * n * size <= VECTORS_BYTES or crowded:
+def _tuned(form: Form, nbytes: int, size: int) -> Form:
+    """What was found by trying (`benchmarks/row_forms.py`) for rows of the largest blocks of NVIDIA GPUs."""
+    if form.block < TWICE or not form.turns or form.cluster > 1 or form.unit == 1:
         return form
-    return known_form(form._replace(constant=True, streamed=size == 4 and form.block == MOST_THREADS))
+    if size == 2 and form.block == TWICE and form.turns > FEW_TURNS:
+        form = form._replace(narrow=True, parked=0, resident=3 if form.turns <= SOME_TURNS else 2)
+    passes = nbytes > PASSING_BYTES
+    return known_form(form._replace(constant=passes, streamed=passes))
 
 
 def _in_shared_memory(centred: bool, rows: dict[str, HostArray | None], eps: float, stream: object) -> None:
