@@ -62,7 +62,8 @@ class _Elements:
             keys = [_short_key(v) << 16 | SHORT_ROW - 1 - number for v, number in zip(elements, numbers, strict=True)]
         else:
             keys = keys_of(values.to(self.lines.wide), at.size)
-        self.keys += keys if at.here is True else [at.here.select(key, fx.Int32(LOWEST)) for key in keys]
+        here = at.here
+        self.keys += keys if isinstance(here, bool) else [here.select(key, fx.Int32(LOWEST)) for key in keys]
         self.numbers += numbers
 
     def numbers_of(self, keys: list[fx.Int32]) -> list[fx.Int32]:

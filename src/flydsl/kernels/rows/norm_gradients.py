@@ -16,19 +16,17 @@ from typing import TYPE_CHECKING, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.expr.nvgpu.target import trace_target
 
 from .columns import sum_columns
 from .form import Form
 from .lines import ADD, Lines, Place, wide_of
+from .softmax_kernels import registers_for
 
 if TYPE_CHECKING:
     from flydsl.expr.annotations import Value
 
 
 ROWS = ("dy", "x", "dsummed")
-RESIDENT = 512
-"""Threads of a multiprocessor that find registers for the sums beside their rows."""
 
 
 class _Row:
@@ -180,14 +178,6 @@ def norm_back(
 ):
     """dx, plus `dsummed` where it is given; and dw and db, by a row of sums of every team of every block."""
     norm_back_kernel(
-        dy, x, weight, means, scales, dsummed, dx, dweights, dbiases, m, n, form, value_attrs=resident(form)
+        dy, x, weight, means, scales, dsummed, dx, dweights, dbiases, m, n, form, value_attrs=registers_for(form)
     ).launch(grid=blocks, block=form.block, stream=stream)  # fmt: skip
     sum_columns([(dweights, dweight), (dbiases, dbias)], blocks * form.rows, n, stream)
-
-
-def resident(form: Form) -> dict[str, int]:
-    """How many blocks a multiprocessor is to have registers for, where that can be said."""
-    target = trace_target()
-    if target is None or not target.has("nvidia"):
-        return {}
-    return {"nvvm.minctasm": max(RESIDENT // form.block, 1)}

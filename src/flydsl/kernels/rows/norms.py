@@ -38,6 +38,8 @@ PASSING_BYTES = 2**26
 """Rows that no cache holds until somebody else reads them: they leave it to weight and bias."""
 TWICE = 512
 """Threads of a block that a multiprocessor is to have two of, where registers would do for one and a half."""
+RESIDENT = 512
+"""Threads of a multiprocessor that find registers for sums of columns beside their rows."""
 HELD = 16
 """Bytes that a thread has of an element of a row at least, beside the next row."""
 
@@ -389,10 +391,9 @@ def _way(op: str, rows: dict[str, HostArray | None], kinds: int) -> _Way:
         if form.turns:
             # Sums are matrices in one piece, so that they have units where rows have.
             more = ("dweights", "dbiases") if form.unit > 1 else ()
-            form = form._replace(aligned=(*form.aligned, *more))
-            from .norm_gradients import RESIDENT
-
-            return _Way(form, min(PROCESSORS * max(RESIDENT // form.block, 1), -(-m // form.rows)), True, wide)
+            resident = max(RESIDENT // form.block, 1)
+            form = known_form(form._replace(aligned=(*form.aligned, *more), resident=resident))
+            return _Way(form, min(PROCESSORS * resident, -(-m // form.rows)), True, wide)
     form = form_of(m, n, found, held - sums)
     return _Way(form, -(-m // form.rows), False, wide)
 

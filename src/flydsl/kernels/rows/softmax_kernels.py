@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl.expr.nvgpu.target import trace_target
 
 from .form import UNIT_BYTES, Form
 from .lines import ADD, MAX, Lines, Place, logarithm, pick, power
@@ -36,8 +37,9 @@ def cluster_of(form: Form) -> int | None:
 
 
 def registers_for(form: Form) -> dict[str, int]:
-    """What tells the compiler how many blocks of a multiprocessor share its registers."""
-    return {"nvvm.minctasm": form.resident} if form.resident else {}
+    """What tells the compiler how many blocks of a multiprocessor share its registers, where that can be said."""
+    target = trace_target()
+    return {"nvvm.minctasm": form.resident} if form.resident and target is not None and target.has("nvidia") else {}
 
 
 def waiting_bytes(form: Form, arrays: int = 1) -> int:
