@@ -170,10 +170,13 @@ def test_many_largest_that_few_threads_have(rng: np.random.Generator):
     np.testing.assert_array_equal(values, np.sort(x)[:, ::-1][:, :k])
 
 
-@pytest.mark.parametrize("n", [6400, 6403])
-def test_gradients_of_long_rows(n: int, rng: np.random.Generator):
-    """Columns are summed in a pass of their own, of which some parts have a row more than others."""
-    m = 70
+@pytest.mark.parametrize("n,arch", [(6400, None), (6403, None), (6400, "sm_90a"), (9000, "sm_90a")])
+def test_gradients_of_long_rows(n: int, arch: str | None, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch):
+    """Columns are summed in a pass of their own, or in shared memory from row to row."""
+    m = 140 if arch else 70
+    if arch:
+        monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cpu")
+        monkeypatch.setenv("FLYDSL_COMPILE_ARCH", arch)
     x, dy = (rng.standard_normal((m, n)).astype("f4") for _ in range(2))
     w = rng.standard_normal(n).astype("f4")
     d, g = x.astype("f8"), dy.astype("f8")

@@ -70,6 +70,8 @@ class Form(NamedTuple):
     """Units that a thread reads at once where it reads them in a loop."""
     narrow: bool = False
     """Units of 16-bit elements stay as they are in registers, and each pass widens them anew."""
+    pooled: bool = False
+    """Sums of columns wait in shared memory from row to row, not in registers."""
     resident: int = 0
     """Blocks that a multiprocessor is to have registers for; 0: as many as it turns out."""
 

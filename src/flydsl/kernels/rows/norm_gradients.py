@@ -4,21 +4,21 @@ With v the normed row (v = (x - mean) s), g = dy w and averages over the row: dx
 layer norm; dw = sum of dy v and db = sum of dy over the rows.
 
 One pass makes all of it where a row fits registers: blocks stay and go from row to row, each thread sums its columns of
-dw and db, and a second kernel adds the sums of the blocks (`columns.py`). Otherwise columns are summed in a pass of
-their own.
+dw and db, and a second kernel adds the sums of the blocks (`columns.py`). Sums for which there are no registers wait in
+shared memory; rows that are longer still have their columns summed in a pass of their own.
 Every sum is taken in an order that depends on the shape alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from .columns import sum_columns
-from .form import Form
+from .form import MOST_THREADS, Form
 from .lines import ADD, Lines, Place, wide_of
 from .softmax_kernels import registers_for
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 
 ROWS = ("dy", "x", "dsummed")
+PIECE = 4
+"""Sums of 16 bytes."""
 
 
 class _Row:
@@ -66,6 +68,51 @@ class _Row:
         lines.each(finish)
 
 
+class _Pool:
+    """Sums of a thread in shared memory, in pieces of 16 bytes; nobody else sees them."""
+
+    def __init__(self, form: Form, kinds: int):
+        self.form, self.count = form, kinds * form.turns
+        zero = fx.full((PIECE,), 0.0, fx.Float32)
+        for piece in self._pieces():
+            piece.store(zero)
+
+    def _pieces(self) -> list[fx.Tensor]:
+        base, step = fx.get_dyn_shared(fx.Float32), self.form.block * PIECE
+        places = [base + (number * step + fx.thread_idx.x * PIECE) for number in range(self.count * self._each)]
+        return [fx.make_view(place, fx.make_layout(PIECE, 1)) for place in places]
+
+    @property
+    def _each(self) -> int:
+        """Pieces of a unit."""
+        return self.form.unit // PIECE
+
+    def add(self, terms: Sequence[Value]) -> None:
+        """A term for each sum."""
+        parts = [part for term in terms for part in _cut(cast("fx.Vector", term))]
+        for piece, part in zip(self._pieces(), parts, strict=True):
+            piece.store(piece.load() + part)
+
+    def sums(self) -> list[Value]:
+        found = [cast("fx.Vector", piece.load()) for piece in self._pieces()]
+        each = self._each
+        groups = [found[i : i + each] for i in range(0, len(found), each)]
+        return [fx.Vector.from_elements([v[i] for v in group for i in range(PIECE)], fx.Float32) for group in groups]
+
+
+def _cut(term: fx.Vector) -> list[fx.Vector]:
+    count = term.numel
+    return [
+        fx.Vector.from_elements([term[i] for i in range(first, first + PIECE)], fx.Float32)
+        for first in range(0, count, PIECE)
+    ]
+
+
+def pool_bytes(form: Form, kinds: int) -> int:
+    """Shared memory of a block for sums that wait there."""
+    return kinds * form.turns * form.unit * form.block * 4 if form.pooled else 0
+
+
 @flyc.kernel
 def norm_back_kernel(
     dy: fx.Tensor,
@@ -90,7 +137,10 @@ def norm_back_kernel(
 
     wide = wide_of(dy.dtype)
     kinds = (dweights is not None) + (dbiases is not None)
-    count = kinds * form.turns
+    pool = _Pool(form, kinds) if form.pooled else None
+    count = 0 if form.pooled else kinds * form.turns
+    # A block that has all threads of a multiprocessor has no registers for the next row.
+    ahead = kinds > 0 and form.block < MOST_THREADS
     parameters = [t for t in (means, scales) if t is not None]
     last = (m - 1) // form.rows * form.rows
 
@@ -103,17 +153,20 @@ def norm_back_kernel(
     # Blocks that sum columns stay: the weight is the same for all their rows, and the next row comes while they work
     # on one; behind the last it is that again.
     weights = row_at(first)
-    if fx.const_expr(kinds > 0):
+    if fx.const_expr(kinds > 0 and not form.pooled):
         weights.fetch("weight")
 
     def work(base: fx.Int32, carried: list[Value]) -> list[Value]:
         sums, given = carried[:count], carried[count:]
         lines = row_at(base)
         coming: list[Value] = []
-        if kinds:
-            coming = ask(row_at(fx.min(base + step, last)))
+        if kinds and not form.pooled:
             lines.take(weights.held("weight"), "weight")
+        if ahead:
+            coming = ask(row_at(fx.min(base + step, last)))
             lines.take(given[len(parameters) :], *ROWS)
+        elif kinds:
+            given = ask(lines)
         else:
             given = [wide(t[lines.row]) for t in parameters]
             lines.fetch(*ROWS, "weight")
@@ -125,13 +178,18 @@ def norm_back_kernel(
             made += lines.terms(lambda at: lines.read("dy", at) * row.normed(at))
         if dbiases is not None:
             made += lines.terms(lambda at: lines.read("dy", at))
+        if pool is not None:
+            pool.add(made)
+            made = []
         if form.team > fx.num_warp_threads():
             fx.barrier()  # before the next row uses the same shared memory
         return [*(a + b for a, b in zip(sums, made, strict=True)), *coming]
 
     zero: Value = fx.full((form.unit,), 0.0, wide) if form.unit > 1 else wide(0.0)
-    start = [*[zero] * count, *(ask(row_at(first)) if kinds else [])]
+    start = [*[zero] * count, *(ask(row_at(first)) if ahead else [])]
     sums = over_rows(first, m, step, start, work)[:count]
+    if pool is not None:
+        sums = pool.sums()
     if fx.const_expr(kinds > 0):
         # Teams leave a row of sums each, whether they had rows or not.
         lines = Lines(
@@ -179,5 +237,8 @@ def norm_back(
     """dx, plus `dsummed` where it is given; and dw and db, by a row of sums of every team of every block."""
     norm_back_kernel(
         dy, x, weight, means, scales, dsummed, dx, dweights, dbiases, m, n, form, value_attrs=registers_for(form)
-    ).launch(grid=blocks, block=form.block, stream=stream)  # fmt: skip
+    ).launch(
+        grid=blocks, block=form.block, smem=pool_bytes(form, (dweights is not None) + (dbiases is not None)),
+        stream=stream,
+    )  # fmt: skip
     sum_columns([(dweights, dweight), (dbiases, dbias)], blocks * form.rows, n, stream)

@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 from flydsl.errors import DSLTypeError
 
-from .arrays import Given, HostArray, describe, matrix, same_place, shaped, vacant, vector, zeros
+from .arrays import Array, Given, HostArray, describe, matrix, same_place, shaped, vacant, vector, zeros
 from .call import (
     Result,
     arrays_only,
+    block_memory,
     call_key,
     check_apart,
     described,
@@ -25,7 +26,7 @@ from .call import (
     rows_in_place,
     rows_of,
 )
-from .form import FEW_TURNS, MANY_TURNS, SOME_TURNS, Form, form_of, known_form
+from .form import FEW_TURNS, MANY_TURNS, MOST_THREADS, SOME_TURNS, Form, form_of, known_form
 from .softmax_entry import describe_rows
 
 PROCESSORS = 132
@@ -394,8 +395,25 @@ def _way(op: str, rows: dict[str, HostArray | None], kinds: int) -> _Way:
             resident = max(RESIDENT // form.block, 1)
             form = known_form(form._replace(aligned=(*form.aligned, *more), resident=resident))
             return _Way(form, min(PROCESSORS * resident, -(-m // form.rows)), True, wide)
+        form = _pooled(m, n, found, kinds)
+        if form is not None:
+            return _Way(form, min(PROCESSORS, m), True, wide)
     form = form_of(m, n, found, held - sums)
     return _Way(form, -(-m // form.rows), False, wide)
+
+
+def _pooled(m: int, n: int, found: dict[str, Array | None], kinds: int) -> Form | None:
+    """Rows of whole units for which registers have room, if the sums of columns wait in shared memory."""
+    form = form_of(m, n, found, HELD, edges=False, few=False)
+    units = n // form.unit
+    team = TWICE if units <= SOME_TURNS * TWICE else MOST_THREADS
+    turns, size = -(-units // team), kinds * n * 4
+    if form.unit == 1 or turns > SOME_TURNS or size > block_memory() or form.unit % 4:
+        return None
+    aligned = (*form.aligned, "dweights", "dbiases")
+    return known_form(
+        form._replace(team=team, rows=1, turns=turns, aligned=aligned, pooled=True, narrow=form.unit > 4, resident=1)
+    )
 
 
 def _launch_backward(
