@@ -13,13 +13,13 @@ from flydsl.kernels.rows.arrays import Array, describe
 from flydsl.kernels.rows.columns import column_sums, weight_sums
 from flydsl.kernels.rows.cross_entropy import cross_entropy_back, cross_entropy_rows
 from flydsl.kernels.rows.embedding import embedding_back, embedding_rows
-from flydsl.kernels.rows.few_largest import few_largest_rows
 from flydsl.kernels.rows.form import Form, form_of
 from flydsl.kernels.rows.gated import gated_back, gated_rows
 from flydsl.kernels.rows.group_norm import channel_sums, group_norm_back, group_norm_rows
-from flydsl.kernels.rows.largest import largest_rows
+from flydsl.kernels.rows.largest.few import few_largest_rows
+from flydsl.kernels.rows.largest.many import many_largest_rows
+from flydsl.kernels.rows.largest.one import largest_rows
 from flydsl.kernels.rows.linear_cross_entropy import partial_loss
-from flydsl.kernels.rows.many_largest import many_largest_rows
 from flydsl.kernels.rows.norm_gradients import norm_back
 from flydsl.kernels.rows.norm_kernels import norm_rows
 from flydsl.kernels.rows.quantize import quantize_rows

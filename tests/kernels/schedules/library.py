@@ -326,7 +326,7 @@ CALLS: dict[str, Call] = {
     "moe": Call(
         HOPPER,
         lambda: (partial(k.moe, k=2), bf16(8, 64), f32(8, 4), bf16(4, 64, 64), bf16(4, 32, 64)),
-        "rows.few_largest.few_largest_kernel experts.sort.count_kernel experts.sort.deal_kernel "
+        "rows.largest.few.few_largest_kernel experts.sort.count_kernel experts.sort.deal_kernel "
         "experts.sort.end_kernel experts.move.permute_kernel experts.move.unpermute_kernel matmul.hopper.hopper_kernel",
         False,
     ),
@@ -413,9 +413,9 @@ CALLS: dict[str, Call] = {
     "gated_backward": Call(
         HOPPER, lambda: (k.gated_backward, f32(3, 100), f32(3, 100), f32(3, 100)), "rows.gated.gated_back_kernel"
     ),
-    "argmax": Call(HOPPER, lambda: (k.argmax, f32(2, 64)), "rows.few_largest.few_largest_kernel"),
-    "gate of many": Call(HOPPER, lambda: (partial(k.gate, k=9), f32(2, 64)), "rows.largest.largest_kernel"),
-    "top_k": Call(HOPPER, few_candidates, "rows.many_largest.many_largest_kernel"),
+    "argmax": Call(HOPPER, lambda: (k.argmax, f32(2, 64)), "rows.largest.few.few_largest_kernel"),
+    "gate of many": Call(HOPPER, lambda: (partial(k.gate, k=9), f32(2, 64)), "rows.largest.one.largest_kernel"),
+    "top_k": Call(HOPPER, few_candidates, "rows.largest.many.many_largest_kernel"),
     "sample": Call(HOPPER, lambda: (partial(k.sample, seed=1, top_k=5), f32(2, 64)), "rows.sample.sample_kernel"),
     "rope": Call(
         HOPPER, lambda: (k.rope, f32(1, 4, 2, 16), f32(1, 4, 2, 16), f32(4, 8), f32(4, 8)), "rows.rope.rope_kernel"

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from .form import Form
-from .lines import Lines, Place, either, when
+from ..form import Form
+from ..lines import Lines, Place, either, when
 
 if TYPE_CHECKING:
     from flydsl.expr.annotations import Value

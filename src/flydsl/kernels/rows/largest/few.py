@@ -16,10 +16,10 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.expr.gpu import ballot
 
-from .form import Form
-from .lines import ADD, MIN, Lines, Place, power, when
-from .many_largest import keys_of
-from .softmax_kernels import blocks_for, row_of, top_and_sum
+from ..form import Form
+from ..lines import ADD, MIN, Lines, Place, power, when
+from ..softmax_kernels import blocks_for, row_of, top_and_sum
+from .many import keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
