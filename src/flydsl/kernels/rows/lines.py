@@ -657,6 +657,7 @@ __all__ = [
     "MIN",
     "Lines",
     "Place",
+    "carry",
     "either",
     "gather",
     "logarithm",

@@ -17,7 +17,7 @@ import flydsl.expr as fx
 from flydsl.expr.gpu import ballot
 
 from ..form import Form
-from ..lines import ADD, MIN, Lines, Place, power, when
+from ..lines import ADD, MIN, Lines, Place, carry, power, when
 from ..softmax_kernels import blocks_for, row_of, top_and_sum
 from .many import keys_of
 
@@ -97,18 +97,23 @@ class _Elements:
 
     def _one_by_one(self, keys: list[fx.Int32]) -> list[fx.Int32]:
         """The numbers; of equal ones the next is larger."""
-        found: list[fx.Int32] = []
-        nothing = (
-            self.lines.n >> 31
-        )  # lengths are not negative; the compiler would keep all comparisons for this otherwise
-        keys = [key + nothing for key in keys]
-        for i, key in enumerate(keys):
-            above = fx.Int32(-1) if i == 0 else (key == keys[i - 1]).select(found[-1], fx.Int32(-1))
+        count = len(keys)
+
+        def step(_: fx.Int32, carried: list[Value]) -> list[Value]:
+            (key, *others), found = carried[:count], carried[count + 1 : 2 * count]
+            before, number = carried[2 * count :]
+            above = (key == before).select(number, fx.Int32(-1))
             least = fx.Int32(HIGHEST)
-            for mine, number in zip(self.keys, self.numbers, strict=True):
-                least = fx.min(least, ((mine == key) & (number > above)).select(number, fx.Int32(HIGHEST)))
-            found += self._met([least])
-        return found
+            for mine, other in zip(self.keys, self.numbers, strict=True):
+                least = fx.min(least, ((mine == key) & (other > above)).select(other, fx.Int32(HIGHEST)))
+            (number,) = self._met([least])
+            if self.lines.form.team > fx.num_warp_threads():
+                fx.barrier()  # before the next one uses the same shared memory
+            return [*others, key, *found, number, key, number]
+
+        start: list[Value] = [*keys, *keys, keys[0], fx.Int32(-1)]
+        made = carry(fx.Int32(0), fx.Int32(count), 1, lambda number: number, start, step)
+        return [cast("fx.Int32", number) for number in made[count : 2 * count]]
 
     def _met(self, least: list[fx.Int32]) -> list[fx.Int32]:
         return [cast("fx.Int32", number) for number in self.lines.meet(least, [MIN] * len(least))]
