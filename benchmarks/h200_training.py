@@ -1,6 +1,6 @@
 """Operations on rows as people call them: plain tensors, forward and backward, beside torch and torch.compile.
 
-    python benchmarks/h200_training.py [--quick] [--only forward|others] [--dtypes bfloat16,...] [--out FILE.jsonl]
+    python benchmarks/h200_training.py [--quick] [--only forward|others] [--dtypes bfloat16,...] [--lengths 257,...]
     python benchmarks/h200_training.py --random 40 --seed 7 [--only forward] [--out FILE.jsonl]
 
 The second form takes operations and extents at random (`random_rows.py`), and ends with how they compare.
@@ -265,12 +265,15 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="bfloat16 and a few lengths")
     parser.add_argument("--only", default="", choices=("", "forward", "others"), help="one part alone")
     parser.add_argument("--dtypes", default=",".join(DTYPES))
+    parser.add_argument("--lengths", default=",".join(map(str, LENGTHS)), help="of rows, forward")
     parser.add_argument("--random", type=int, default=0, metavar="N", help="so many operations of random extents")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     start = time.perf_counter()
-    lengths, dtypes = (LENGTHS[1::3], DTYPES[:1]) if args.quick else (LENGTHS, args.dtypes.split(","))
+    lengths, dtypes = [int(n) for n in args.lengths.split(",")], args.dtypes.split(",")
+    if args.quick:
+        lengths, dtypes = lengths[1::3], dtypes[:1]
     with tempfile.TemporaryDirectory() as folder:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", folder)
         os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # of each process
