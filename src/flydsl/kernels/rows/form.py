@@ -72,6 +72,8 @@ class Form(NamedTuple):
     """Units of 16-bit elements stay as they are in registers, and each pass widens them anew."""
     pooled: bool = False
     """Sums of columns wait in shared memory from row to row, not in registers."""
+    again: int = 1
+    """Rows of a team, one after the other, that begin at the same place within a unit: they share shifted vectors."""
     resident: int = 0
     """Blocks that a multiprocessor is to have registers for; 0: as many as it turns out."""
 

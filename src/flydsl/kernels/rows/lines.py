@@ -58,8 +58,9 @@ class Lines:
         **arrays: fx.Tensor | None,
     ):
         self.form, self.n, self.arrays = form, n, {name: t for name, t in arrays.items() if t is not None}
-        self.exists = row < m if form.rows > 1 else True
-        self.row = fx.min(row, m - 1) if form.rows > 1 else row
+        several = form.rows * form.again > 1
+        self.exists = row < m if several else True
+        self.row = fx.min(row, m - 1) if several else row
         self.member = _member(form)
         lead = next(iter(self.arrays.values()))
         self.wide = wide_of(lead.dtype)
@@ -216,6 +217,10 @@ class Lines:
         """Use values that were fetched before, or by the lines of another row, instead of reading."""
         keys = [(name, turn) for name in names if name in self.arrays for turn in range(self.form.turns)]
         self._kept.update(zip(keys, values, strict=True))
+
+    def borrow(self, other: Lines, *names: str) -> None:
+        """Use what the lines of another row have read of vectors, where both begin at the same place within a unit."""
+        self._kept.update({key: value for key, value in other._kept.items() if key[0] in names})
 
     def keep(self, name: str, at: Place, make: Callable[[], Value]) -> Value:
         """A value made once for a place in registers, and each time elsewhere."""

@@ -228,6 +228,8 @@ def _form(op: str, rows: dict[str, HostArray | None], training: bool, centred: b
 
 def _tuned(form: Form, nbytes: int, size: int) -> Form:
     """What was found by trying (`benchmarks/row_forms.py`) for rows of the largest blocks of NVIDIA GPUs."""
+    if form.shifted and 0 < form.turns <= FEW_TURNS and nbytes > PASSING_BYTES:
+        return known_form(form._replace(again=SOME_TURNS // form.turns))
     if form.block < TWICE or not form.turns or form.cluster > 1 or form.unit == 1:
         return form
     if size == 2 and form.block == TWICE and form.turns > FEW_TURNS:
