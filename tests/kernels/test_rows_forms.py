@@ -167,7 +167,8 @@ def test_few_largest(dtype: str, rng: np.random.Generator):
 def test_largest_of_parts(rng: np.random.Generator):
     """Few long rows, the last part of which is shorter; equal elements on both sides of a cut."""
     n, k = 20001, 30
-    assert parts_of(2, n, k) == (2, 10048) and parts_of(1, 2**21 + 1, 64)[0] == 64 and parts_of(133, 2**20, 64)[0] == 1
+    assert parts_of(2, n, k, 8) == (4, 5056) and parts_of(1, 2**21 + 1, 64, 8)[0] == 32
+    assert parts_of(528, 2**20, 64, 8)[0] == 1
     for dtype in ("f2", "f4"):
         x = rng.standard_normal((2, n)).astype(dtype)
         x[0, 10030:10070], x[1] = 9, rng.integers(0, 3, n)
@@ -179,7 +180,7 @@ def test_largest_of_parts(rng: np.random.Generator):
 
 def test_many_largest_that_few_threads_have(rng: np.random.Generator):
     """More candidates than shared memory has room for are found one by one."""
-    n, k, threads, unit = 16380, 400, 1024, 4
+    n, k, threads, unit = 8188, 600, 1024, 4
     x = rng.standard_normal((1, n)).astype("f4")
     owner = np.arange(n) // unit % threads
     x[0, owner < k - 1] += 100

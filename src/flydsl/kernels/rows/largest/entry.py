@@ -79,18 +79,16 @@ def _largest(op: str, x: HostArray, k: int, what: str, dtype: str | None, stream
             )  # fmt: skip
             return values, numbers
         if what == "values" and k > ONE_BY_ONE:
-            _many(op, rows, flat, numbers.reshape(-1, k), k, form, stream)
+            _many(rows, flat, numbers.reshape(-1, k), k, form, stream)
             return values, numbers
         largest_rows(rows, flat, numbers.reshape(-1, k), m, n, k, what, form, **more_of(stream))
     return values, numbers
 
 
-def _many(
-    op: str, x: HostArray, values: HostArray | None, numbers: HostArray, k: int, form: Form, stream: object
-) -> None:
+def _many(x: HostArray, values: HostArray | None, numbers: HostArray, k: int, form: Form, stream: object) -> None:
     """The largest of each row, or of each part of it, and then of those."""
     m, n = x.shape
-    (parts, length), more = parts_of(m, n, k), more_of(stream)
+    (parts, length), more = parts_of(m, n, k, form.unit), more_of(stream)
 
     def looking_at(n: int, form: Form) -> Form:
         return known_form(form._replace(team=threads_for(n // form.unit, k), rows=1, turns=0, ahead=AHEAD))
@@ -101,8 +99,8 @@ def _many(
     some, names = vacant(x, (m, parts * k), dtype_of(x)), vacant(x, (m, parts * k), "int32")
     many_largest_rows(x, None, some, names, m, length, n, k, parts, looking_at(length, form), **more)
     n = parts * k
-    form = recall(op, {"x": some}, False, lambda: _form(op, some, False))
-    many_largest_rows(some, names, values, numbers, m, n, n, k, 1, looking_at(n, form), **more)
+    few = form._replace(unit=1, edges=False, aligned=())  # each of few elements has a thread
+    many_largest_rows(some, names, values, numbers, m, n, n, k, 1, looking_at(n, few), **more)
 
 
 def _form(op: str, rows: HostArray, few: bool) -> Form:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from ..form import Form
+from ..form import BUSY, Form
 from ..lines import Lines, Place, either, when
 
 if TYPE_CHECKING:
@@ -26,27 +26,38 @@ MOST_THREADS = 1024
 """Threads of a block, and the most elements that are looked for."""
 MOST_CANDIDATES = 4096
 """Candidates that shared memory has room for: 32 KiB."""
-BLOCKS = 264
-"""Blocks that a large GPU works on at the same time: two of a multiprocessor."""
-LEAST_PART, WHOLE, MOST_PARTS = 8192, 64, 64
+LEAST_THREADS, SOME_THREADS = 64, 256
+LEAST_PART, WHOLE, MOST_PARTS = 4096, 64, 32
 """Elements of a part at least, what all but the last are multiples of, and how many of them leave it enough."""
 AHEAD = 4
 """Units that a thread reads at once."""
 LOWEST_KEY, LOWEST, HIGHEST = -(2**31), -(2**63), 2**63 - 1
 
 
-def parts_of(m: int, n: int, k: int) -> tuple[int, int]:
+def parts_of(m: int, n: int, k: int, unit: int) -> tuple[int, int]:
     """Parts of each row, and the elements of all but the last part."""
     parts = 1
-    while 2 * parts * m <= BLOCKS and parts < MOST_PARTS and n // (2 * parts) >= max(LEAST_PART, 4 * k):
+    while (
+        2 * parts * m * threads_for(n // unit, k) <= BUSY
+        and parts < MOST_PARTS
+        and n // (2 * parts) >= max(LEAST_PART, 4 * k)
+    ):
         parts *= 2
     length = -(-n // (parts * WHOLE)) * WHOLE
     return parts, length
 
 
 def threads_for(units: int, k: int) -> int:
-    """Threads of a row: as many as it has units, and as are looked for."""
-    return min(max(1 << (max(units, k) - 1).bit_length(), 64), MOST_THREADS)
+    """Threads of a row: twice as many as are looked for, so that their largest elements are a good bound.
+
+    More would only sort more of them, and leave a multiprocessor fewer rows.
+    """
+    most = max(SOME_THREADS, _power(2 * k))
+    return min(max(min(most, _power(units)), _power(k), LEAST_THREADS), MOST_THREADS)
+
+
+def _power(x: int) -> int:
+    return 1 << (x - 1).bit_length()
 
 
 def keys_of(values: Value, size: int) -> list[fx.Int32]:
