@@ -59,7 +59,7 @@ CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "norm": (norm_rows, (X, X, V, V, X, X, F, F, 2, 4096, 1e-5, True, form("x residual weight bias out summed", 4))),
     "norm back": (norm_back, (X, X, V, F, F, None, X, P, P, V, V, 2, 4096, 2, SUMS)),
     "sums": (column_sums, (P, V, 2, 4096)),
-    "sums of long rows": (weight_sums, (X, X, F, F, P, P, V, V, 2, 4096, 8)),
+    "sums of long rows": (weight_sums, (X, X, F, F, P, P, V, V, 2, 4096, 2, 8)),
     "cross entropy": (cross_entropy_rows, (X, N, F, F, 2, 4096, -100, 0.1, True, form("logits", 4))),
     "cross entropy back": (cross_entropy_back, (X, N, F, F, X, 2, 4096, 0, 4096, -100, 0.1, form("logits dlogits", 4))),
     "partial loss": (partial_loss, (P, N, F, F, F, F, 2, 4096, 4096, 9000, -100, 0.1, form("logits", 4))),

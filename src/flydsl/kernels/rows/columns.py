@@ -17,15 +17,24 @@ WIDTH, HEIGHT = 32, 16
 """Columns of a block, and threads for each of them."""
 AHEAD = 4
 """Rows that a thread reads at once."""
-SLICES = 64
-"""Parts of the rows of a tall matrix."""
+SLICES, SLICE = 64, 8
+"""Parts of the rows of a tall matrix at most, and rows of one at least."""
 THREADS = 128
 """Threads of a block that sums columns of a part."""
 
 
+def slices_of(m: int) -> int:
+    """Parts of so many rows."""
+    return min(SLICES, -(-m // SLICE))
+
+
 @flyc.jit
 def down(
-    first: fx.Int32, m: fx.Int32, step: int, sums: list[Value], work: Callable[[fx.Int32, list[Value]], list[Value]]
+    first: fx.Int32,
+    m: fx.Int32,
+    step: int | fx.Int32,
+    sums: list[Value],
+    work: Callable[[fx.Int32, list[Value]], list[Value]],
 ) -> list[Value]:
     for row in range(first, m, step):
         sums = work(row, sums)
@@ -99,6 +108,7 @@ def weight_sums_kernel(
     dbiases: fx.Tensor | None,
     m: fx.Int32,
     n: fx.Int32,
+    slices: fx.Int32,
     unit: fx.Constexpr[int],
 ):
     wide = wide_of(dy.dtype)
@@ -109,7 +119,7 @@ def weight_sums_kernel(
         return t[row, at] if unit == 1 else unit_of(t[row, None], at, unit).load()
 
     def some(row: fx.Int32, sums: list[Value]) -> list[Value]:
-        rows = [row + i * SLICES for i in range(AHEAD)]
+        rows = [row + i * slices for i in range(AHEAD)]
         there = [fx.min(r, m - 1) for r in rows]
         found = [(read(dy, r), read(x, r)) for r in there]
         dw, db = sums
@@ -122,7 +132,7 @@ def weight_sums_kernel(
         return [dw, db]
 
     zero: Value = wide(0.0) if unit == 1 else fx.full((unit,), 0.0, wide)
-    dw, db = down(part, m, SLICES * AHEAD, [zero, zero], some)
+    dw, db = down(part, m, slices * AHEAD, [zero, zero], some)
 
     def leave(t: fx.Tensor, sums: Value) -> None:
         if unit == 1:
@@ -151,14 +161,15 @@ def weight_sums(
     dbias: fx.Tensor | None,
     m: fx.Int32,
     n: fx.Int32,
+    slices: fx.Int32,
     unit: fx.Constexpr[int],
     stream: fx.Stream = fx.Stream(None),
 ):
-    """dw and db of a norm for rows too long for registers, by sums over every 64th row.
+    """dw and db of a norm for rows too long for registers, by sums over parts of the rows.
 
     Columns are read in aligned units of so many elements, all arrays alike.
     """
-    weight_sums_kernel(dy, x, means, scales, dweights, dbiases, m, n, unit).launch(
-        grid=(fx.ceildiv(n, THREADS * unit), SLICES), block=THREADS, stream=stream
+    weight_sums_kernel(dy, x, means, scales, dweights, dbiases, m, n, slices, unit).launch(
+        grid=(fx.ceildiv(n, THREADS * unit), slices), block=THREADS, stream=stream
     )
-    sum_columns([(dweights, dweight), (dbiases, dbias)], fx.Int32(SLICES), n, stream)
+    sum_columns([(dweights, dweight), (dbiases, dbias)], slices, n, stream)

@@ -20,7 +20,7 @@ import flydsl.expr as fx
 from .columns import sum_columns
 from .form import MOST_THREADS, Form
 from .lines import ADD, Lines, Place, wide_of
-from .softmax_kernels import registers_for
+from .softmax_kernels import cluster_of, registers_for
 
 if TYPE_CHECKING:
     from flydsl.expr.annotations import Value
@@ -108,6 +108,11 @@ def _cut(term: fx.Vector) -> list[fx.Vector]:
     ]
 
 
+def _weights(lines: Lines) -> Lines:
+    lines.fetch("weight")
+    return lines
+
+
 def pool_bytes(form: Form, kinds: int) -> int:
     """Shared memory of a block for sums that wait there."""
     return kinds * form.turns * form.unit * form.block * 4 if form.pooled else 0
@@ -131,6 +136,8 @@ def norm_back_kernel(
     shared = fx.SharedAllocator()
     place = fx.thread_idx.x // form.team if form.rows > 1 else fx.Int32(0)
     first, step = fx.block_idx.x * form.rows, fx.grid_dim.x * form.rows
+    if fx.const_expr(form.cluster > 1):
+        first, step = fx.block_idx.x // form.cluster, fx.grid_dim.x // form.cluster
 
     def row_at(base: fx.Int32) -> Lines:
         return Lines(form, base + place, m, n, shared, dy=dy, x=x, weight=weight, dsummed=dsummed, dx=dx)
@@ -152,15 +159,13 @@ def norm_back_kernel(
 
     # Blocks that sum columns stay: the weight is the same for all their rows, and the next row comes while they work
     # on one; behind the last it is that again.
-    weights = row_at(first)
-    if fx.const_expr(kinds > 0 and not form.pooled):
-        weights.fetch("weight")
+    weights = _weights(row_at(first)) if kinds > 0 and not form.pooled else None
 
     def work(base: fx.Int32, carried: list[Value]) -> list[Value]:
         sums, given = carried[:count], carried[count:]
         lines = row_at(base)
         coming: list[Value] = []
-        if kinds and not form.pooled:
+        if weights is not None:
             lines.take(weights.held("weight"), "weight")
         if ahead:
             coming = ask(row_at(fx.min(base + step, last)))
@@ -238,7 +243,7 @@ def norm_back(
     norm_back_kernel(
         dy, x, weight, means, scales, dsummed, dx, dweights, dbiases, m, n, form, value_attrs=registers_for(form)
     ).launch(
-        grid=blocks, block=form.block, smem=pool_bytes(form, (dweights is not None) + (dbiases is not None)),
-        stream=stream,
+        grid=blocks, block=form.block, cluster=cluster_of(form),
+        smem=pool_bytes(form, (dweights is not None) + (dbiases is not None)), stream=stream,
     )  # fmt: skip
     sum_columns([(dweights, dweight), (dbiases, dbias)], blocks * form.rows, n, stream)

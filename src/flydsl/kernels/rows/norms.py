@@ -400,8 +400,8 @@ def _way(op: str, rows: dict[str, HostArray | None], kinds: int) -> _Way:
         form = _pooled(m, n, found, kinds)
         if form is not None:
             return _Way(form, min(PROCESSORS, m), True, wide)
-    form = form_of(m, n, found, held - sums)
-    return _Way(form, -(-m // form.rows), False, wide)
+    form = form_of(m, n, found, held - sums, clusters=has_clusters())
+    return _Way(form, m * form.cluster if form.cluster > 1 else -(-m // form.rows), False, wide)
 
 
 def _pooled(m: int, n: int, found: dict[str, Array | None], kinds: int) -> Form | None:
@@ -446,11 +446,12 @@ def _launch_backward(
     )  # fmt: skip
     if all(v is None for v in made):
         return
-    from .columns import SLICES, weight_sums
+    from .columns import slices_of, weight_sums
 
-    sums = [None if v is None else vacant(x, (SLICES, n), way.wide) for v in made]
+    slices = slices_of(m)
+    sums = [None if v is None else vacant(x, (slices, n), way.wide) for v in made]
     unit = form.unit if not form.edges and {"dy", "x"} <= set(form.aligned) else 1
-    weight_sums(dy, x, mean, scale, sums[0], sums[1], made[0], made[1], m, n, unit, **more)
+    weight_sums(dy, x, mean, scale, sums[0], sums[1], made[0], made[1], m, n, slices, unit, **more)
 
 
 __all__ = ["Gradients", "Norm", "layer_norm", "layer_norm_backward", "rms_norm", "rms_norm_backward"]

@@ -150,7 +150,8 @@ def _backward(op: str, y: HostArray, dy: HostArray, out: HostArray | None, log: 
         def decide() -> Form:
             found = described(op, rows)
             same_place(op, found)
-            return form_of(m, n, found, sum(x.itemsize for x in (found["y"], found["dy"]) if x is not None))
+            held = sum(x.itemsize for x in (found["y"], found["dy"]) if x is not None)
+            return form_of(m, n, found, held, clusters=has_clusters())
 
         from .softmax_kernels import softmax_back
 
