@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from flydsl import kernels
+from flydsl.kernels.rows import norms
 from flydsl.kernels.rows.arrays import describe
 from flydsl.kernels.rows.form import Form, form_of, looped
 from flydsl.kernels.rows.largest.many import parts_of
@@ -217,6 +218,25 @@ def test_gradients_of_long_rows(n: int, arch: str | None, rng: np.random.Generat
         y = (y / y.sum(-1, keepdims=True)).astype("f4")
         want = y.astype("f8") * (g - (y.astype("f8") * g).sum(-1, keepdims=True))
         np.testing.assert_allclose(kernels.softmax_backward(y, dy), want, rtol=1e-4, atol=1e-9)
+
+
+@pytest.mark.parametrize("n,dtype", [(257, "f2"), (131, "f4"), (1501, "f2"), (9, "f2")])
+def test_gradients_of_ragged_rows(n: int, dtype: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch):
+    """Teams go from row to row, which begin at the same place within a unit; blocks of one multiprocessor only."""
+    monkeypatch.setattr(norms, "PROCESSORS", 1)
+    m = 333
+    x, dy = (rng.standard_normal((m, n)).astype(dtype) for _ in range(2))
+    w = rng.standard_normal(n).astype(dtype)
+    d, g = x.astype("f8"), dy.astype("f8")
+    mean = d.mean(-1, keepdims=True)
+    scale = 1 / np.sqrt(((d - mean) ** 2).mean(-1, keepdims=True) + 1e-5)
+    v, h = (d - mean) * scale, g * w
+    made = kernels.layer_norm_backward(dy, x, w, mean[:, 0].astype("f4"), scale[:, 0].astype("f4"))
+    close = {"rtol": 2e-3, "atol": 2e-2} if dtype == "f2" else {"rtol": 1e-4, "atol": 1e-4}
+    dx = (h - h.mean(-1, keepdims=True) - v * (h * v).mean(-1, keepdims=True)) * scale
+    np.testing.assert_allclose(made.x, dx, **close)
+    np.testing.assert_allclose(made.weight, (g * v).sum(0), **close)
+    np.testing.assert_allclose(made.bias, g.sum(0), **close)
 
 
 def test_rules():

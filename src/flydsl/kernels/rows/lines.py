@@ -205,18 +205,26 @@ class Lines:
         if self.form.turns:
             for name in names:
                 if name in self.arrays:
-                    for at in (*self.turns(), *self._edge()):
+                    for at in self.places():
                         if not at.parked:
                             self._raw(name, at, None)
 
+    def places(self) -> list[Place]:
+        """All places of the thread, where they are kept: its units, and what it has at the edges."""
+        return [*self.turns(), *self._edge()]
+
+    def _keys(self, names: Sequence[str]) -> list[tuple[str, int]]:
+        """What is kept of these arrays."""
+        numbers = [*range(self.form.turns), *([-1] if self.form.edges else [])]
+        return [(name, number) for name in names if name in self.arrays for number in numbers]
+
     def held(self, *names: str) -> list[Value]:
         """What was fetched of these arrays, in the order of `take`."""
-        return [self._kept[name, turn] for name in names if name in self.arrays for turn in range(self.form.turns)]
+        return [self._kept[key] for key in self._keys(names)]
 
     def take(self, values: Sequence[Value], *names: str) -> None:
         """Use values that were fetched before, or by the lines of another row, instead of reading."""
-        keys = [(name, turn) for name in names if name in self.arrays for turn in range(self.form.turns)]
-        self._kept.update(zip(keys, values, strict=True))
+        self._kept.update(zip(self._keys(names), values, strict=True))
 
     def borrow(self, other: Lines, *names: str) -> None:
         """Use what the lines of another row have read of vectors, where both begin at the same place within a unit."""
@@ -377,9 +385,9 @@ class Lines:
         return fx.full((self.form.unit,), value, self.wide) if self.form.unit > 1 else self.wide(value)
 
     def terms(self, term: Callable[[Place], Value]) -> list[Value]:
-        """A term for each of the thread's units in registers: zero where the unit or the row is not there."""
+        """A term for each of the thread's places in registers: zero where the place or the row is not there."""
         made: list[Value] = []
-        for at in self.turns():
+        for at in self.places():
             here = self.mine(at)
             made.append(term(at) if here is True else pick(here, term(at), 0.0))
         return made

@@ -390,13 +390,14 @@ def _way(op: str, rows: dict[str, HostArray | None], kinds: int) -> _Way:
     held = sum(v.itemsize for v in (dy, x, found["weight"], found["dsummed"]) if v is not None) + sums
     if kinds:
         # Sums stay with a thread, so that all rows are shared in the same way; the next row takes registers, too.
-        form = form_of(m, n, found, max(held, HELD), edges=False, few=False)
+        form = form_of(m, n, found, max(held, HELD), few=False)
         if form.turns:
-            # Sums are matrices in one piece, so that they have units where rows have.
-            more = ("dweights", "dbiases") if form.unit > 1 else ()
             resident = max(RESIDENT // form.block, 1)
-            form = known_form(form._replace(aligned=(*form.aligned, *more), resident=resident))
-            return _Way(form, min(PROCESSORS * resident, -(-m // form.rows)), True, wide)
+            form = known_form(form._replace(resident=resident))
+            blocks = min(PROCESSORS * resident, -(-m // form.rows))
+            if form.edges and blocks * form.rows < m:
+                blocks -= blocks % form.unit  # the next row of a team begins at the same place within a unit
+            return _Way(form, blocks, True, wide)
         form = _pooled(m, n, found, kinds)
         if form is not None:
             return _Way(form, min(PROCESSORS, m), True, wide)
@@ -412,10 +413,7 @@ def _pooled(m: int, n: int, found: dict[str, Array | None], kinds: int) -> Form 
     turns, size = -(-units // team), kinds * n * 4
     if form.unit == 1 or turns > SOME_TURNS or size > block_memory() or form.unit % 4:
         return None
-    aligned = (*form.aligned, "dweights", "dbiases")
-    return known_form(
-        form._replace(team=team, rows=1, turns=turns, aligned=aligned, pooled=True, narrow=form.unit > 4, resident=1)
-    )
+    return known_form(form._replace(team=team, rows=1, turns=turns, pooled=True, narrow=form.unit > 4, resident=1))
 
 
 def _launch_backward(
