@@ -396,7 +396,8 @@ def _way(op: str, rows: dict[str, HostArray | None], kinds: int) -> _Way:
             form = known_form(form._replace(resident=resident))
             blocks = min(PROCESSORS * resident, -(-m // form.rows))
             if form.edges and blocks * form.rows < m:
-                blocks -= blocks % form.unit  # the next row of a team begins at the same place within a unit
+                # The next row of a team begins at the same place within a unit.
+                blocks = max(blocks - blocks % form.unit, form.unit)
             return _Way(form, blocks, True, wide)
         form = _pooled(m, n, found, kinds)
         if form is not None:
