@@ -6,7 +6,7 @@ Forms are compiled by several processes first, which leave them in the disk cach
 float64. Then calls of one operation and length run in CUDA graphs, one form after the other, the best of some rounds.
 512x1:8p4c is a team of 512 threads, one row of a block, eight units a thread, four of which wait in shared memory, and
 weights read as constants; n: kept as 16 bits, s: rows streamed, r2: registers for two blocks, /8: a cluster of eight
-blocks, 0a4: a loop that reads four units at once, x4: four rows of a team, e: by the element. `shared memory` is the
+blocks, 0a4: a loop that reads four units at once, e: by the element. `shared memory` is the
 kernel of `rows/long.py`.
 """
 
@@ -71,7 +71,7 @@ class Job(NamedTuple):
         form = self.form
         several = f"/{form.cluster}" if form.cluster > 1 else ""
         waiting = f"p{form.parked}" if form.parked else f"a{form.ahead}" if form.ahead > 1 else ""
-        tail = f"x{form.again}" if form.again > 1 else "e" if form.unit == 1 else ""
+        tail = "e" if form.unit == 1 else ""
         hints = f"{'c' * form.constant}{'s' * form.streamed}{f'r{form.resident}' if form.resident else ''}"
         return f"{form.team}x{form.rows}:{form.turns}{several}{waiting}{'n' * form.narrow}{hints}{tail}"
 
@@ -80,7 +80,7 @@ def forms_of(op: str, n: int, size: int) -> Iterator[Form]:
     """All forms of an operation: with units that wait or stay narrow, with hints for caches, and loops."""
     teams = list(teams_of(n, size))
     if n % (16 // size) and n <= SHORT:
-        yield from ragged_of(op, n, size)
+        yield from ragged_of(n, size)
         return
     hint = {"streamed": True} if op == "softmax" else {"constant": True, "streamed": True}
     for form in (*teams, *(each._replace(narrow=True) for each in teams if size == 2 and each.team > 32)):
@@ -98,12 +98,9 @@ def forms_of(op: str, n: int, size: int) -> Iterator[Form]:
             yield Form(unit, team, 1, 0, False, NAMES, ahead=ahead, streamed=streamed)
 
 
-def ragged_of(op: str, n: int, size: int) -> Iterator[Form]:
-    """Short rows that begin anywhere: in units with edges, several rows of a team, and by the element."""
-    for form in teams_of(n, size):
-        yield form
-        if op != "softmax" and form.turns <= 4:
-            yield from (form._replace(again=again) for again in (2, 4))
+def ragged_of(n: int, size: int) -> Iterator[Form]:
+    """Short rows that begin anywhere: in units with edges, and by the element."""
+    yield from teams_of(n, size)
     for team in (4, 8, 16, 32, 64):
         if 2 <= (turns := -(-n // team)) <= MOST_ELEMENTS:
             yield Form(1, team, max(64 // team, 1), turns, False, ())

@@ -99,25 +99,6 @@ def test_vectors_beside_unaligned_rows(dtype: str, rng: np.random.Generator):
         np.testing.assert_allclose(kernels.layer_norm(x, w, b), normed(x, w, b), atol=tolerance)
 
 
-@pytest.mark.parametrize("n,team,dtype", [(257, 32, "f2"), (1001, 64, "f2"), (131, 16, "f4")])
-def test_rows_that_begin_at_the_same_place(n: int, team: int, dtype: str, rng: np.random.Generator):
-    """Teams with two or four rows each, as many apart as a unit has elements; the last ones lack some."""
-    m, unit = 77, 16 // np.dtype(dtype).itemsize
-    x = (rng.standard_normal((m, n)) + 3).astype(dtype)
-    w, b = (rng.standard_normal(n).astype(dtype) for _ in range(2))
-    given = {"x": x, "weight": w, "bias": b, "out": np.full_like(x, np.nan)}
-    form = form_of(2**20, n, {name: describe("test", name, t) for name, t in given.items()}, 4)
-    assert form.shifted == ("weight", "bias") and form.unit == unit
-    turns = -(-(n // unit - 1) // team)
-    form = form._replace(team=team, rows=max(64 // team, 1), turns=turns, again=4 // turns)
-    means, scales = (np.full(m, np.nan, "f4") for _ in range(2))
-    norm_rows(x, None, w, b, given["out"], None, means, scales, m, n, 1e-5, True, form)
-    close = {"rtol": 2e-3, "atol": 4e-3} if dtype == "f2" else {"rtol": 1e-5, "atol": 1e-5}
-    np.testing.assert_allclose(given["out"], normed(x, w, b), **close)
-    np.testing.assert_allclose(means, x.astype("f8").mean(-1), rtol=1e-5)
-    np.testing.assert_allclose(scales, 1 / np.sqrt(x.astype("f8").var(-1) + 1e-5), rtol=1e-5)
-
-
 def order(x: np.ndarray, k: int) -> np.ndarray:
     """NaN first, then by value, equal ones by their number."""
     nan = np.isnan(x)
@@ -222,7 +203,7 @@ def test_gradients_of_long_rows(n: int, arch: str | None, rng: np.random.Generat
 
 @pytest.mark.parametrize("n,dtype", [(257, "f2"), (131, "f4"), (1501, "f2"), (9, "f2")])
 def test_gradients_of_ragged_rows(n: int, dtype: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch):
-    """Teams go from row to row, which begin at the same place within a unit; blocks of one multiprocessor only."""
+    """Teams go from row to row, in blocks of one multiprocessor only."""
     monkeypatch.setattr(norms, "PROCESSORS", 1)
     m = 333
     x, dy = (rng.standard_normal((m, n)).astype(dtype) for _ in range(2))

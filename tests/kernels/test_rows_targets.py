@@ -44,7 +44,7 @@ def form(names: str, held: int, m: int = 16384, n: int = 4096, **more: Any) -> F
 X, V, F, N = torch.zeros(2, 4096, dtype=BF16), torch.zeros(4096, dtype=BF16), torch.zeros(2), torch.zeros(2).long()
 P, H = torch.zeros(2, 4096), torch.zeros(2, 4, 128, dtype=BF16)
 T = torch.zeros(8, 64)
-SUMS = form("dy x weight dx", 16, few=False)
+SUMS = form("dy x weight dx dweights dbiases", 16, edges=False, few=False)
 LOOP = form("x", 4)._replace(team=512, rows=1, turns=0, ahead=4)
 LARGEST = X[:, :64], N[:, None].repeat(1, 64)
 SORTS = form("x", 4, n=256, each=4, most=4)

@@ -1,7 +1,7 @@
 """How threads share rows: a rule from extents, types and alignment, followed at launch.
 
 * Rows are read in 16-byte units. A row that does not begin or end at such a unit has `edges`: at most a unit's elements
-  at either end, which single threads take, and whole units between them.
+  at either end, which single threads take, and whole units between them. Short ones are read by the element.
 * Two units of a thread keep enough reads under way, and up to a warp a team of threads grows with the row. Then four:
   teams that meet at a barrier had better be small, so that a multiprocessor works on many rows. Six, where a block
   would have all threads of a multiprocessor otherwise, or where there is more to do between the meetings.
@@ -37,7 +37,12 @@ NARROW_BYTES = 16
 """What a unit takes in registers as it is; one of 16-bit elements takes twice as much while it is summed."""
 HELD_BYTES = 256
 """What a thread keeps of a row: half the registers it has in a block of 512 threads."""
-BUSY = 132 * 1024
+RAGGED, ELEMENTS = 256, 16
+"""Rows that begin anywhere and are so short that finding their units costs more than reading by the element; what a
+thread has of them."""
+PROCESSORS = 132
+"""Multiprocessors that gradients are summed for; a constant, so that sums are the same everywhere."""
+BUSY = PROCESSORS * 1024
 """Threads that keep a large GPU busy."""
 
 
@@ -72,8 +77,6 @@ class Form(NamedTuple):
     """Units of 16-bit elements stay as they are in registers, and each pass widens them anew."""
     pooled: bool = False
     """Sums of columns wait in shared memory from row to row, not in registers."""
-    again: int = 1
-    """Rows of a team, one after the other, that begin at the same place within a unit: they share shifted vectors."""
     resident: int = 0
     """Blocks that a multiprocessor is to have registers for; 0: as many as it turns out."""
 
@@ -115,8 +118,11 @@ def form_of(
     unit = UNIT_BYTES // lead.itemsize
     given = {name: x for name, x in arrays.items() if x is not None}
     whole = n % unit == 0 and all(_at_units(x, unit) for x in given.values() if x.itemsize == lead.itemsize)
-    if n < 2 * unit or not (whole or edges):
+    short = edges and not whole and n <= RAGGED
+    if n < 2 * unit or short or not (whole or edges):
         unit, whole = 1, True
+    if short:
+        each = most = ELEMENTS
     aligned = tuple(name for name, x in given.items() if unit > 1 and _follows(x, lead, unit, whole))
     shifted = () if whole else tuple(name for name, x in given.items() if _shifts(x, lead, unit))
     # Each element at an edge has a thread; where two units of a vector are read, the row's last unit is at the edge.

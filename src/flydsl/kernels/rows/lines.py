@@ -58,9 +58,8 @@ class Lines:
         **arrays: fx.Tensor | None,
     ):
         self.form, self.n, self.arrays = form, n, {name: t for name, t in arrays.items() if t is not None}
-        several = form.rows * form.again > 1
-        self.exists = row < m if several else True
-        self.row = fx.min(row, m - 1) if several else row
+        self.exists = row < m if form.rows > 1 else True
+        self.row = fx.min(row, m - 1) if form.rows > 1 else row
         self.member = _member(form)
         lead = next(iter(self.arrays.values()))
         self.wide = wide_of(lead.dtype)
@@ -205,30 +204,18 @@ class Lines:
         if self.form.turns:
             for name in names:
                 if name in self.arrays:
-                    for at in self.places():
+                    for at in (*self.turns(), *self._edge()):
                         if not at.parked:
                             self._raw(name, at, None)
 
-    def places(self) -> list[Place]:
-        """All places of the thread, where they are kept: its units, and what it has at the edges."""
-        return [*self.turns(), *self._edge()]
-
-    def _keys(self, names: Sequence[str]) -> list[tuple[str, int]]:
-        """What is kept of these arrays."""
-        numbers = [*range(self.form.turns), *([-1] if self.form.edges else [])]
-        return [(name, number) for name in names if name in self.arrays for number in numbers]
-
     def held(self, *names: str) -> list[Value]:
         """What was fetched of these arrays, in the order of `take`."""
-        return [self._kept[key] for key in self._keys(names)]
+        return [self._kept[name, turn] for name in names if name in self.arrays for turn in range(self.form.turns)]
 
     def take(self, values: Sequence[Value], *names: str) -> None:
         """Use values that were fetched before, or by the lines of another row, instead of reading."""
-        self._kept.update(zip(self._keys(names), values, strict=True))
-
-    def borrow(self, other: Lines, *names: str) -> None:
-        """Use what the lines of another row have read of vectors, where both begin at the same place within a unit."""
-        self._kept.update({key: value for key, value in other._kept.items() if key[0] in names})
+        keys = [(name, turn) for name in names if name in self.arrays for turn in range(self.form.turns)]
+        self._kept.update(zip(keys, values, strict=True))
 
     def keep(self, name: str, at: Place, make: Callable[[], Value]) -> Value:
         """A value made once for a place in registers, and each time elsewhere."""
@@ -385,9 +372,9 @@ class Lines:
         return fx.full((self.form.unit,), value, self.wide) if self.form.unit > 1 else self.wide(value)
 
     def terms(self, term: Callable[[Place], Value]) -> list[Value]:
-        """A term for each of the thread's places in registers: zero where the place or the row is not there."""
+        """A term for each of the thread's units in registers: zero where the unit or the row is not there."""
         made: list[Value] = []
-        for at in self.places():
+        for at in self.turns():
             here = self.mine(at)
             made.append(term(at) if here is True else pick(here, term(at), 0.0))
         return made

@@ -19,7 +19,7 @@ import flydsl.expr as fx
 
 from .columns import sum_columns
 from .form import MOST_THREADS, Form
-from .lines import ADD, Lines, Place, unit_of, when, wide_of
+from .lines import ADD, Lines, Place, wide_of
 from .softmax_kernels import cluster_of, registers_for
 
 if TYPE_CHECKING:
@@ -145,11 +145,9 @@ def norm_back_kernel(
     wide = wide_of(dy.dtype)
     kinds = (dweights is not None) + (dbiases is not None)
     pool = _Pool(form, kinds) if form.pooled else None
-    # Rows of a team begin at the same place within a unit, so that a thread has the same columns of all of them.
-    each = form.turns + form.edges
-    count = 0 if form.pooled else kinds * each
-    # A block that has all threads of a multiprocessor has no registers for the next row.
-    ahead = kinds > 0 and form.block < MOST_THREADS
+    count = 0 if form.pooled else kinds * form.turns
+    # Beside longer rows a block that has all threads of a multiprocessor finds no registers for the next one.
+    ahead = kinds > 0 and not (form.pooled and form.block == MOST_THREADS)
     parameters = [t for t in (means, scales) if t is not None]
     last = (m - 1) // form.rows * form.rows
 
@@ -193,36 +191,20 @@ def norm_back_kernel(
         return [*(a + b for a, b in zip(sums, made, strict=True)), *coming]
 
     zero: Value = fx.full((form.unit,), 0.0, wide) if form.unit > 1 else wide(0.0)
-    zeros: list[Value] = [*[zero] * form.turns, *[wide(0.0)] * form.edges]
-    start = [*zeros * (0 if form.pooled else kinds), *(ask(row_at(first)) if ahead else [])]
+    start = [*[zero] * count, *(ask(row_at(first)) if ahead else [])]
     sums = over_rows(first, m, step, start, work)[:count]
     if pool is not None:
         sums = pool.sums()
     if fx.const_expr(kinds > 0):
-        parts = [t for t in (dweights, dbiases) if t is not None]
-        _leave(parts, fx.block_idx.x * form.rows + place, row_at(first).places(), sums)
-
-
-def _leave(parts: Sequence[fx.Tensor], row: fx.Int32, places: Sequence[Place], sums: Sequence[Value]) -> None:
-    """Teams leave a row of sums each, whether they had rows or not."""
-    each = len(places)
-    for number, part in enumerate(parts):
-        for at, value in zip(places, sums[number * each : (number + 1) * each], strict=True):
-
-            def write(part: fx.Tensor = part, at: Place = at, value: Value = value) -> None:
-                line = part[row, None]
-                if at.size == 1:
-                    line[at.at] = cast("fx.Numeric", value)
-                elif each == sum(place.size > 1 for place in places):
-                    unit_of(line, at.at, at.size).store(value)
-                else:
-                    for i in range(at.size):
-                        line[at.at + i] = cast("fx.Vector", value)[i]
-
-            if isinstance(at.here, bool):
-                write()
-            else:
-                when(at.here, write)
+        # Teams leave a row of sums each, whether they had rows or not.
+        lines = Lines(
+            form, fx.block_idx.x * form.rows + place, fx.grid_dim.x * form.rows, n, shared,
+            dweights=dweights, dbiases=dbiases,
+        )  # fmt: skip
+        names = [name for name, t in (("dweights", dweights), ("dbiases", dbiases)) if t is not None]
+        for number, name in enumerate(names):
+            for turn, at in enumerate(lines.turns()):
+                lines.write(name, at, sums[number * form.turns + turn])
 
 
 @flyc.jit

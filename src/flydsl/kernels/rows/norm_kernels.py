@@ -9,11 +9,9 @@ import flydsl.expr as fx
 
 from .form import Form
 from .lines import Lines, Place
-from .softmax_kernels import blocks_for, cluster_of, registers_for, rows_of, waiting_bytes
+from .softmax_kernels import blocks_for, cluster_of, registers_for, row_of, waiting_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from flydsl.expr.annotations import Value
 
 
@@ -61,27 +59,11 @@ def norm_rows_kernel(
     centred: fx.Constexpr[bool],
     form: fx.Constexpr[Form],
 ):
-    arrays = {"x": x, "residual": residual, "weight": weight, "bias": bias, "out": out, "summed": summed}
-    # Lines make one where they need it, but there is only one.
-    shared = fx.SharedAllocator() if form.again > 1 else None
-    norm_lines([Lines(form, row, m, n, shared, **arrays) for row in rows_of(form)], means, scales, eps, centred)
-
-
-def norm_lines(
-    rows: Sequence[Lines], means: fx.Tensor | None, scales: fx.Tensor | None, eps: fx.Float64, centred: bool
-) -> None:
-    """The rows of a team, which are all read before the first one is normed."""
-    for lines in rows:
-        # Weight and bias come late, from L1: their registers let a multiprocessor work on more rows meanwhile.
-        lines.fetch("x", "residual")
-    for lines in rows:
-        if lines is not rows[0]:
-            lines.borrow(rows[0], "weight", "bias")
-        norm_line(lines, means, scales, eps, centred)
-
-
-def norm_line(lines: Lines, means: fx.Tensor | None, scales: fx.Tensor | None, eps: fx.Float64, centred: bool) -> None:
-    """One row."""
+    lines = Lines(
+        form, row_of(form), m, n, x=x, residual=residual, weight=weight, bias=bias, out=out, summed=summed
+    )  # fmt: skip
+    # Weight and bias come late, from L1: their registers let a multiprocessor work on more rows meanwhile.
+    lines.fetch("x", "residual")
     mean, scale = statistics(lines, lines.wide(eps), centred)
 
     def leave() -> None:
@@ -92,20 +74,19 @@ def norm_line(lines: Lines, means: fx.Tensor | None, scales: fx.Tensor | None, e
 
     def finish(at: Place) -> None:
         value = summed_at(lines, at)
-        if "summed" in lines.arrays:
+        if summed is not None:
             lines.write("summed", at, value)
         value = (value if mean is None else value - mean) * scale
-        weighted, shifted = ("weight" in lines.arrays, "bias" in lines.arrays)
-        if weighted and shifted:
+        if weight is not None and bias is not None:
             value = fx.fma(value, lines.read("weight", at), lines.read("bias", at))
-        elif weighted:
+        elif weight is not None:
             value = value * lines.read("weight", at)
-        elif shifted:
+        elif bias is not None:
             value = value + lines.read("bias", at)
         lines.write("out", at, value)
 
     lines.each(finish, [name for name in READ if name in lines.arrays])
-    if scales is not None:
+    if fx.const_expr(scales is not None):
         lines.first(leave)
 
 

@@ -26,15 +26,15 @@ from .call import (
     rows_in_place,
     rows_of,
 )
-from .form import FEW_TURNS, MANY_TURNS, MOST_THREADS, SOME_TURNS, Form, form_of, known_form
+from .form import MANY_TURNS, MOST_THREADS, PROCESSORS, SOME_TURNS, Form, form_of, known_form
 from .softmax_entry import describe_rows
-
-PROCESSORS = 132
-"""Multiprocessors that gradients are summed for; a constant, so that sums are the same everywhere."""
-
 
 PARKS = {True: {6: 1, 7: 1, 8: 4}, False: {6: 1, 7: 2, 8: 2}}
 """Of so many units of a thread, those that wait in shared memory, with and without a mean: found by trying."""
+VECTORS_BYTES = 114688
+"""Weight and bias together from which on they are about half of a multiprocessor's L1."""
+NARROW = {True: (4, 7, 8), False: (8,)}
+"""Units of a thread, with and without a mean, that are better kept as 16 bits than parked."""
 PASSING_BYTES = 2**26
 """Rows that no cache holds until somebody else reads them: they leave it to weight and bias."""
 TWICE = 512
@@ -216,9 +216,11 @@ def _form(op: str, rows: dict[str, HostArray | None], training: bool, centred: b
     # Two arrays would have to wait with a residual.
     waiting = parks(PARKS[centred]) if found["residual"] is None else None
     form = form_of(m, n, found, max(x.itemsize, 4), clusters=has_clusters(), most=most, parks=waiting)
+    if waiting is not None and centred:
+        form = _with_vectors(form, n, x.itemsize)
     if waiting is not None:
-        form = _tuned(form, m * n * x.itemsize, x.itemsize)
-    elif centred and form.block == TWICE and form.turns > SOME_TURNS:
+        form = _tuned(form, m * n * x.itemsize, x.itemsize, centred)
+    if centred and form.block == TWICE and form.turns > SOME_TURNS:
         form = known_form(form._replace(resident=2))
     plain = found["residual"] is None and found["weight"] is not None and (found["bias"] is not None) == centred
     whole = plain and form.unit > 1 and not form.edges and len(form.aligned) == len(given)
@@ -226,16 +228,25 @@ def _form(op: str, rows: dict[str, HostArray | None], training: bool, centred: b
     return None if whole and one_type and not training and not form.turns else form
 
 
-def _tuned(form: Form, nbytes: int, size: int) -> Form:
-    """What was found by trying (`benchmarks/row_forms.py`) for rows of the largest blocks of NVIDIA GPUs."""
-    if form.shifted and 0 < form.turns <= FEW_TURNS and nbytes > PASSING_BYTES:
-        return known_form(form._replace(again=SOME_TURNS // form.turns))
-    if form.block < TWICE or not form.turns or form.cluster > 1 or form.unit == 1:
+def _with_vectors(form: Form, n: int, size: int) -> Form:
+    """Layer norm of long rows, where weight and bias are read from L2 if rows pass through L1 as well."""
+    crowded = size == 2 and form.turns > 5 and form.block == MOST_THREADS  # no registers to read ahead
+    if not form.turns or form.cluster > 1 or form.edges or 2 * n * size <= VECTORS_BYTES or crowded:
         return form
-    if size == 2 and form.block == TWICE and form.turns > FEW_TURNS:
-        form = form._replace(narrow=True, parked=0, resident=3 if form.turns <= SOME_TURNS else 2)
+    return known_form(form._replace(constant=True, streamed=size == 4 and form.block == MOST_THREADS))
+
+
+def _tuned(form: Form, nbytes: int, size: int, centred: bool) -> Form:
+    """Whole rows that fill their threads, as they were found fastest by trying (`benchmarks/row_forms.py`)."""
+    if form.edges or form.unit == 1 or form.cluster > 1:
+        return form
     passes = nbytes > PASSING_BYTES
-    return known_form(form._replace(constant=passes, streamed=passes))
+    if size == 2 and form.block == TWICE and form.turns in NARROW[centred]:
+        resident = 3 if form.turns <= SOME_TURNS else 2
+        form = form._replace(narrow=True, parked=0, resident=resident, constant=passes, streamed=passes)
+    elif size == 4 and form.block == MOST_THREADS and form.turns > MANY_TURNS and passes:
+        form = form._replace(constant=True, streamed=True)
+    return known_form(form)
 
 
 def _in_shared_memory(centred: bool, rows: dict[str, HostArray | None], eps: float, stream: object) -> None:
@@ -390,19 +401,18 @@ def _way(op: str, rows: dict[str, HostArray | None], kinds: int) -> _Way:
     held = sum(v.itemsize for v in (dy, x, found["weight"], found["dsummed"]) if v is not None) + sums
     if kinds:
         # Sums stay with a thread, so that all rows are shared in the same way; the next row takes registers, too.
-        form = form_of(m, n, found, max(held, HELD), few=False)
+        form = form_of(m, n, found, max(held, HELD), edges=False, few=False)
+        # Sums are matrices in one piece, so that they have units where rows have.
+        more = ("dweights", "dbiases") if form.unit > 1 else ()
         if form.turns:
             resident = max(RESIDENT // form.block, 1)
-            form = known_form(form._replace(resident=resident))
-            blocks = min(PROCESSORS * resident, -(-m // form.rows))
-            if form.edges and blocks * form.rows < m:
-                # The next row of a team begins at the same place within a unit.
-                blocks = max(blocks - blocks % form.unit, form.unit)
-            return _Way(form, blocks, True, wide)
+            form = known_form(form._replace(aligned=(*form.aligned, *more), resident=resident))
+            return _Way(form, min(PROCESSORS * resident, -(-m // form.rows)), True, wide)
         form = _pooled(m, n, found, kinds)
         if form is not None:
             return _Way(form, min(PROCESSORS, m), True, wide)
-    form = form_of(m, n, found, held - sums, clusters=has_clusters())
+    # Few rows have multiprocessors to spare; many are faster in loops.
+    form = form_of(m, n, found, held - sums, clusters=m < PROCESSORS and has_clusters())
     return _Way(form, m * form.cluster if form.cluster > 1 else -(-m // form.rows), False, wide)
 
 
@@ -414,6 +424,8 @@ def _pooled(m: int, n: int, found: dict[str, Array | None], kinds: int) -> Form 
     turns, size = -(-units // team), kinds * n * 4
     if form.unit == 1 or turns > SOME_TURNS or size > block_memory() or form.unit % 4:
         return None
+    if form.unit > 4 and team == MOST_THREADS:
+        return None  # widened elements find no registers
     return known_form(form._replace(team=team, rows=1, turns=turns, pooled=True, narrow=form.unit > 4, resident=1))
 
 

@@ -24,7 +24,7 @@ from .call import (
     rows_in_place,
     rows_of,
 )
-from .form import Form, form_of
+from .form import PROCESSORS, Form, form_of
 
 LONG_BYTES = 65536
 """Rows of 16-bit elements from which on shared memory is the better place; see `annotated.py`."""
@@ -151,7 +151,8 @@ def _backward(op: str, y: HostArray, dy: HostArray, out: HostArray | None, log: 
             found = described(op, rows)
             same_place(op, found)
             held = sum(x.itemsize for x in (found["y"], found["dy"]) if x is not None)
-            return form_of(m, n, found, held, clusters=has_clusters())
+            # Few rows have multiprocessors to spare; many are faster in loops.
+            return form_of(m, n, found, held, clusters=m < PROCESSORS and has_clusters())
 
         from .softmax_kernels import softmax_back
 

@@ -26,19 +26,8 @@ def row_of(form: Form) -> fx.Int32:
     return fx.block_idx.x * form.rows + fx.thread_idx.x // form.team if form.rows > 1 else fx.block_idx.x
 
 
-def rows_of(form: Form) -> list[fx.Int32]:
-    """The rows of a thread, where a team has several: as many apart as a unit has elements."""
-    if form.again == 1:
-        return [row_of(form)]
-    team = row_of(form)
-    first = team // form.unit * (form.unit * form.again) + team % form.unit
-    return [first + i * form.unit for i in range(form.again)]
-
-
 def blocks_for(form: Form, m: fx.Int32) -> fx.Int32:
     """Blocks for all rows."""
-    if form.again > 1:
-        return fx.ceildiv(fx.ceildiv(m, form.unit * form.again) * form.unit, form.rows)
     return m * form.cluster if form.cluster > 1 else fx.ceildiv(m, form.rows)
 
 
