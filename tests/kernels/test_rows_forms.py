@@ -256,3 +256,34 @@ def test_rules_of_long_rows():
     assert form(36864, "f4", longest=12).cluster == 1
     # Rows with edges are left as they were.
     assert form(32767, "f2").parked == 0
+
+
+def test_rules_of_norms():
+    """What was found faster by trying: narrow units, hints for what no cache holds, sums in shared memory."""
+
+    def tuned(n: int, dtype: str, centred: bool, nbytes: int = 2**28) -> Form:
+        x = describe("test", "x", np.zeros(1, dtype))._replace(shape=(2**13, n), strides=(n, 1), address=0)
+        most, table = 6 if centred else 4, norms.PARKS[centred]
+        form = form_of(2**13, n, {"x": x, "out": x}, 4, most=most, parks=table, clusters=True)
+        return norms._tuned(form, nbytes, x.itemsize, centred)  # pyright: ignore[reportPrivateUsage]
+
+    for n, centred, resident in ((16384, True, 3), (28672, True, 2), (32768, True, 2), (32768, False, 2)):
+        form = tuned(n, "f2", centred)
+        assert form.narrow and form.streamed and form.resident == resident and not form.parked
+        assert not tuned(n, "f2", centred, 2**20).streamed
+    for n, dtype, centred in ((24576, "f2", True), (40960, "f2", False), (49152, "f2", True), (24576, "f4", False)):
+        form = tuned(n, dtype, centred)
+        assert not form.narrow and not form.streamed, n
+    assert tuned(32768, "f4", False).streamed and not tuned(32767, "f2", True).narrow
+
+
+def test_rules_of_ragged_rows():
+    """Short ones are read by the element, by few threads each."""
+    for dtype in ("f2", "f4"):
+        for n, team in ((99, 8), (161, 16), (255, 16)):
+            x = describe("test", "x", np.zeros(1, dtype))._replace(shape=(2**20, n), strides=(n, 1), address=0)
+            form = form_of(2**20, n, {"x": x}, 4)
+            assert (form.unit, form.team, form.edges) == (1, team, False) and form.turns <= 16
+            assert form_of(2**20, n, {"x": x}, 4, edges=False).team == 32 * (1 + (n > 128))
+        x = x._replace(shape=(2**20, 257), strides=(257, 1))
+        assert form_of(2**20, 257, {"x": x}, 4).edges

@@ -110,9 +110,9 @@ def form_of(
     how many bytes a kernel keeps in registers for an element of a row. Without `edges` rows that have some are read by
     the element, and without `few` teams stay small for few rows, too. With `clusters` the blocks of one may share a
     row: the kernel is launched so. Up to a warp a team grows so that threads have `each` units; then `most` units of a
-    thread are better than a larger team. `parks` says how many of so
-    many units of whole rows wait in shared memory; without it kernels cannot do that. `longest` is how many units the
-    threads of the largest blocks have, where elements need no more registers than they have bits.
+    thread are better than a larger team. `parks` says how many of so many units of whole rows wait in shared memory;
+    without it kernels cannot do that. `longest` is how many units the threads of the largest blocks have, where
+    elements need no more registers than they have bits.
     """
     lead = next(x for x in arrays.values() if x is not None)
     unit = UNIT_BYTES // lead.itemsize
