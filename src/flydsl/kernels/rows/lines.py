@@ -129,9 +129,11 @@ class Lines:
     def _anew(self, value: Value, at: Place) -> Value:
         """The unit itself, but nothing that a compiler could know to be the same as in the pass before.
 
-        It would keep the wide elements of that pass in twice the registers.
+        It would keep the wide elements of that pass in twice the registers, also of units that wait elsewhere.
         """
-        if not self.form.narrow or at.key is None or at.parked or self._pass < 2 or not isinstance(value, fx.Vector):
+        if at.key is None or not (self.form.narrow or at.parked) or self._pass < 2:
+            return value
+        if not isinstance(value, fx.Vector) or value.element_type.width != 16:
             return value
         nothing = fx.Uint32(self.n >> 31)  # lengths are not negative
         words = value.bitcast(fx.Uint32)
