@@ -1,6 +1,9 @@
 """Operations on rows as people call them: plain tensors, forward and backward, beside torch and torch.compile.
 
-    python benchmarks/h200_training.py [--quick] [--only forward|others] [--dtypes bfloat16,...] [--out FILE.jsonl]
+    python benchmarks/h200_training.py [--quick] [--only forward|others] [--dtypes bfloat16,...] [--lengths 257,...]
+    python benchmarks/h200_training.py --random 40 --seed 7 [--only forward] [--out FILE.jsonl]
+
+The second form takes operations and extents at random (`random_rows.py`), and ends with how they compare.
 
 Every result is compared with float64 before it is timed. Calls run in CUDA graphs and the contenders take turns, as in
 h200.py. Terabytes per second count what must be read and written: two passes over the data forward, three backward.
@@ -14,39 +17,57 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
 import torch
 from h200 import ROWS, interleaved, note
+from random_rows import (
+    DTYPES,
+    ELEMENTS,
+    EPS,
+    FORWARD,
+    PASSES,
+    Draw,
+    Made,
+    draws,
+    gates,
+    gradients,
+    largest,
+    loss,
+    matrix,
+    operation,
+    operations,
+    product,
+    turned,
+)
 from torch.nn import functional as F
 
 from flydsl import kernels
-from flydsl.kernels.rows.norms import norm
 
 LENGTHS = (64, 257, 512, 768, 1024, 2048, 4095, 4096, 8192, 16384, 32768, 50257, 65536, 131072, 262144)
-ELEMENTS = 2**27
-DTYPES = ("bfloat16", "float32", "float16")
-EPS = 1e-5
 PROCESSES = 14
 ROUNDS, INNER = 11, 3
-
-
-Made = torch.Tensor | tuple[torch.Tensor, ...]
-"""What a call gives; of several results the first is compared, but none may be left out."""
+LONG_ENOUGH = 0.1
+"""Milliseconds that the calls of a graph take at least, about."""
+MOST_CALLS = 30
 
 
 def check(what: str, who: str, made: Made, want: torch.Tensor, dtype: torch.dtype) -> None:
-    """The first rows, to the format."""
+    """The first rows, to the format; the smallest shares of long rows are subnormal in float16."""
     got = made[0] if isinstance(made, tuple) else made
-    error = ((got[: want.shape[0]].double() - want).norm() / want.norm()).item()
-    assert error < {torch.float32: 1e-5, torch.float16: 1e-3}.get(dtype, 4e-3), (what, who, error)
+    error = (got[: want.shape[0]].double() - want).norm().item()
+    kind = torch.finfo(dtype)
+    least = kind.smallest_normal * kind.eps / 2 * want.numel() ** 0.5
+    bound = {torch.float32: 1e-5, torch.float16: 1e-3}.get(dtype, 4e-3) * want.norm().item() + least
+    assert error < bound, (what, who, error, bound)
 
 
 def compare(
@@ -55,10 +76,14 @@ def compare(
     want: torch.Tensor,
     nbytes: float,
     dtype: torch.dtype = torch.bfloat16,
+    beside: dict[str, Callable[[], Made]] | None = None,
 ) -> None:
+    """Check the calls, then time them and what is `beside` them."""
     for who, call in calls.items():
         check(what, who, call(), want, dtype)
-    times = interleaved(calls, rounds=ROUNDS, inner=INNER)
+    least = nbytes / 4e9  # milliseconds at the speed of memory
+    inner = min(max(INNER, math.ceil(LONG_ENOUGH / least)), MOST_CALLS)
+    times = interleaved(calls | (beside or {}), rounds=ROUNDS, inner=inner)
     for who, milliseconds in times.items():
         note(what, who, nbytes / milliseconds / 1e9, "TB/s")
 
@@ -68,37 +93,17 @@ def contenders(ours: Callable[[], Made], theirs: Callable[[], Made]) -> dict[str
     return {"flydsl": ours, "torch": theirs, "compile": compiled}
 
 
-Operation = tuple[Callable[[], Made], Callable[[], Made], torch.Tensor]
-"""Ours, torch's, and what the first rows come to."""
-
-
-def operations(x: torch.Tensor) -> dict[str, Operation]:
-    n = x.shape[1]
-    w, b = (torch.randn(n, device="cuda").to(x.dtype) for _ in range(2))
-    some, dw, db = x[:64].double(), w.double(), b.double()
-    return {
-        "softmax": (lambda: kernels.softmax(x), lambda: torch.softmax(x, -1), torch.softmax(some, -1)),
-        "RMS norm": (
-            lambda: kernels.rms_norm(x, w, eps=EPS),
-            lambda: F.rms_norm(x, (n,), w, EPS),
-            F.rms_norm(some, (n,), dw, EPS),
-        ),
-        "layer norm": (
-            lambda: kernels.layer_norm(x, w, b, eps=EPS),
-            lambda: F.layer_norm(x, (n,), w, b, EPS),
-            F.layer_norm(some, (n,), dw, db, EPS),
-        ),
-    }
-
-
-def matrix(n: int, dtype: str) -> torch.Tensor:
-    return torch.randn(ELEMENTS // n, n, device="cuda").to(getattr(torch, dtype))
-
-
-def prepare(job: tuple[int, str]) -> None:
-    """Compile what `forward` compares."""
-    x = matrix(*job)
-    for ours, theirs, _ in operations(x).values():
+def prepare(job: tuple[int, str] | Draw) -> None:
+    """Compile what `forward` or `drawn` compares."""
+    if isinstance(job, Draw):
+        x = matrix(job.m, job.n, job.dtype)
+        found = [operation(job, x)]
+    else:
+        n, dtype = job
+        x = matrix(ELEMENTS // n, n, dtype)
+        made = operations(x)
+        found = [made[op] for op in FORWARD]
+    for ours, theirs, _ in found:
         torch.compiler.reset()
         for call in contenders(ours, theirs).values():
             call()
@@ -106,7 +111,7 @@ def prepare(job: tuple[int, str]) -> None:
     torch.cuda.empty_cache()
 
 
-def prepare_all(jobs: list[tuple[int, str]]) -> None:
+def prepare_all(jobs: Sequence[tuple[int, str] | Draw]) -> None:
     """In several processes; they leave compiled code in caches on disk, and no choices."""
     with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
         for job, made in [(job, pool.submit(prepare, job)) for job in jobs]:
@@ -117,48 +122,54 @@ def prepare_all(jobs: list[tuple[int, str]]) -> None:
 
 
 def forward(n: int, dtype: str) -> None:
-    x = matrix(n, dtype)
-    name = f"{dtype} {x.shape[0]} x {n}"
-    for op, (ours, theirs, want) in operations(x).items():
+    x = matrix(ELEMENTS // n, n, dtype)
+    name, made = f"{dtype} {x.shape[0]} x {n}", operations(x)
+    for op in FORWARD:
+        ours, theirs, want = made[op]
         torch.compiler.reset()
         compare(f"{op} {name}", contenders(ours, theirs), want, 2 * x.nbytes, x.dtype)
+    copies(name, x)
+
+
+def copies(name: str, x: torch.Tensor) -> None:
+    """A copy by the driver, which is slow at some sizes, and by a kernel of torch."""
     y = torch.empty_like(x)
-    compare(f"copy {name}", {"torch": lambda: y.copy_(x)}, x[:64].double(), 2 * x.nbytes, x.dtype)
+    calls = {"torch": lambda: y.copy_(x), "kernel": lambda: torch.mul(x, 1, out=y)}
+    compare(f"copy {name}", calls, x[:64].double(), 2 * x.nbytes, x.dtype)
+
+
+def drawn(draw: Draw) -> None:
+    """One operation of random extents."""
+    x = matrix(draw.m, draw.n, draw.dtype)
+    ours, theirs, want = operation(draw, x)
+    torch.compiler.reset()
+    y = torch.empty_like(x)
+    copied = {"copy": lambda: torch.mul(x, 1, out=y), "memcpy": lambda: y.copy_(x)} if draw.op in FORWARD else None
+    compare(str(draw), contenders(ours, theirs), want, PASSES.get(draw.op, 2) * x.nbytes, x.dtype, copied)
+
+
+def summary(found: Sequence[Draw]) -> None:
+    """Speed beside the better peer of each operation, and beside a copy where one was made."""
+    values: dict[str, dict[str, float]] = {}
+    for row in ROWS:
+        values.setdefault(row["what"], {})[row["who"]] = row["value"]
+    shares: dict[str, list[float]] = {}
+    for draw in dict.fromkeys(found):
+        seen = values[str(draw)]
+        peer = seen["flydsl"] / max(seen["torch"], seen["compile"])
+        copied = [seen[who] for who in ("copy", "memcpy") if who in seen]
+        beside = f" {seen['flydsl'] / max(copied):.3f} of a copy" if copied else ""
+        shares.setdefault("forward" if draw.op in FORWARD else draw.op, []).append(peer)
+        print(f"{peer:7.3f} of the better peer{beside}: {draw}, {seen['flydsl']:.2f} TB/s")
+    for op, ratios in shares.items():
+        mean = math.exp(statistics.fmean(map(math.log, ratios)))
+        print(f"{op}: {mean:.3f} in the mean, worst {min(ratios):.3f}, of {len(ratios)}")
 
 
 def backward(m: int = 16384, n: int = 4096) -> None:
-    x, d = (torch.randn(m, n, device="cuda").bfloat16() for _ in range(2))
-    w, b = (torch.randn(n, device="cuda").bfloat16() for _ in range(2))
-    y = kernels.softmax(x)
-    rms = norm("rms_norm", x, w, None, EPS, None, None, False, True, None)
-    layer = norm("layer_norm", x, w, b, EPS, None, None, True, True, None)
-    aten = torch.ops.aten
-    some, given = x[:64].double().requires_grad_(), d[:64].double()
-    wanted = {
-        "softmax": torch.autograd.grad(torch.softmax(some, -1), some, given)[0],
-        "RMS norm": torch.autograd.grad(F.rms_norm(some, (n,), w.double(), EPS), some, given)[0],
-        "layer norm": torch.autograd.grad(F.layer_norm(some, (n,), w.double(), b.double(), EPS), some, given)[0],
-    }
-
-    def rms_by_hand() -> tuple[torch.Tensor, ...]:
-        v, g = x.float() * rms.scale[:, None], d.float() * w.float()
-        dx = (g - v * (g * v).mean(-1, keepdim=True)) * rms.scale[:, None]
-        return dx.bfloat16(), (d.float() * v).sum(0).bfloat16()
-
-    shape, mean, scale = [n], layer.mean[:, None], layer.scale[:, None]
-    calls = {
-        "softmax": (
-            lambda: kernels.softmax_backward(y, d),
-            lambda: aten._softmax_backward_data(d, y, -1, torch.bfloat16),
-        ),
-        "RMS norm": (lambda: kernels.rms_norm_backward(d, x, w, rms.scale)[:2], rms_by_hand),
-        "layer norm": (
-            lambda: tuple(kernels.layer_norm_backward(d, x, w, layer.mean, layer.scale)),
-            lambda: aten.native_layer_norm_backward(d, x, shape, mean, scale, w, b, [True, True, True]),
-        ),
-    }
-    for op, (ours, theirs) in calls.items():
-        compare(f"{op} backward {m} x {n}", contenders(ours, theirs), wanted[op], 3 * x.nbytes)
+    x = matrix(m, n, "bfloat16")
+    for op, (ours, theirs, want) in gradients(x).items():
+        compare(f"{op} {m} x {n}", contenders(ours, theirs), want, 3 * x.nbytes)
 
 
 def in_turns(calls: dict[str, Callable[[], Made]], rounds: int = 9, inner: int = 10) -> dict[str, float]:
@@ -212,39 +223,41 @@ def called_backward(m: int = 16384, n: int = 4096) -> None:
             note(what, who, 3 * x.nbytes / milliseconds / 1e9, "TB/s")
 
 
-def loss(m: int, n: int) -> None:
-    x = torch.randn(m, n, device="cuda").bfloat16()
-    target = torch.randint(0, n, (m,), device="cuda")
-    want = F.cross_entropy(x[:64].double(), target[:64], reduction="none")
-    calls = contenders(
-        lambda: kernels.cross_entropy(x, target, reduction="none"),
-        lambda: F.cross_entropy(x.float(), target, reduction="none"),
-    )
-    compare(f"cross entropy {m} x {n}", calls, want, x.nbytes)
-
-
-def largest(m: int, n: int, k: int) -> None:
-    x = torch.randn(m, n, device="cuda").bfloat16()
-    want = torch.topk(x[:64].double(), k).values
-    calls = contenders(lambda: kernels.top_k(x, k)[0], lambda: torch.topk(x, k)[0])
-    compare(f"top {k} of {m} x {n}", calls, want, x.nbytes)
-
-
 def others() -> None:
-    g, u = (torch.randn(16384, 14336, device="cuda").bfloat16() for _ in range(2))
-    want = F.silu(g[:64].double()) * u[:64].double()
-    compare("SiLU mul", contenders(lambda: kernels.silu_mul(g, u), lambda: F.silu(g) * u), want, 3 * g.nbytes)
+    x = matrix(16384, 14336, "bfloat16")
+    ours, theirs, want = product(x)
+    compare("SiLU mul", contenders(ours, theirs), want, 3 * x.nbytes)
     q = torch.randn(8, 4096, 32, 128, device="cuda").bfloat16()
     angle = torch.rand(4096, 64, device="cuda") * 6
     cos, sin = angle.cos(), angle.sin()
+    calls = contenders(lambda: kernels.rope(q, None, cos, sin), lambda: turned(q, cos, sin))
+    compare("RoPE", calls, turned(q, cos, sin).double(), 2 * q.nbytes)
+    for m, n, k in ((16384, 256, 8), (64, 131072, 64)):
+        x = matrix(m, n, "bfloat16")
+        ours, theirs, want = largest(x, k)
+        compare(f"top {k} of {m} x {n}", contenders(ours, theirs), want, x.nbytes)
+    x = matrix(16384, 256, "bfloat16")
+    ours, theirs, want = gates(x, 8)
+    compare("gate, 8 of 16384 x 256", contenders(ours, theirs), want, x.nbytes)
 
-    def turned(x: torch.Tensor) -> torch.Tensor:
-        a, b = x.float().chunk(2, -1)
-        c, s = cos[None, :, None], sin[None, :, None]
-        return torch.cat([a * c - b * s, b * c + a * s], -1).bfloat16()
 
-    calls = contenders(lambda: kernels.rope(q, None, cos, sin), lambda: turned(q))
-    compare("RoPE", calls, turned(q).double(), 2 * q.nbytes)
+def losses() -> None:
+    for m, n in ((8192, 32768), (4096, 128256)):
+        x = matrix(m, n, "bfloat16")
+        ours, theirs, want = loss(x)
+        compare(f"cross entropy {m} x {n}", contenders(ours, theirs), want, x.nbytes)
+
+
+def at_random(count: int, seed: int, more: bool, out: Path | None) -> None:
+    """Operations of random extents."""
+    found = draws(count, seed, more)
+    start = time.perf_counter()
+    prepare_all(found)
+    print(f"compiled after {time.perf_counter() - start:.0f} s", flush=True)
+    for draw in found:
+        drawn(draw)
+        keep(out)
+    summary(found)
 
 
 def main() -> None:
@@ -252,23 +265,27 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="bfloat16 and a few lengths")
     parser.add_argument("--only", default="", choices=("", "forward", "others"), help="one part alone")
     parser.add_argument("--dtypes", default=",".join(DTYPES))
+    parser.add_argument("--lengths", default=",".join(map(str, LENGTHS)), help="of rows, forward")
+    parser.add_argument("--random", type=int, default=0, metavar="N", help="so many operations of random extents")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     start = time.perf_counter()
-    lengths, dtypes = (LENGTHS[1::3], DTYPES[:1]) if args.quick else (LENGTHS, args.dtypes.split(","))
+    lengths, dtypes = [int(n) for n in args.lengths.split(",")], args.dtypes.split(",")
+    if args.quick:
+        lengths, dtypes = lengths[1::3], dtypes[:1]
     with tempfile.TemporaryDirectory() as folder:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", folder)
         os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # of each process
-        if args.only != "forward":
-            for m, n in ((8192, 32768), (4096, 128256)):
-                loss(m, n)
+        if args.random:
+            at_random(args.random, args.seed, args.only != "forward", args.out)
+        elif args.only != "forward":
+            losses()
             backward()
             called_backward()
             others()
-            for m, n, k in ((16384, 256, 8), (64, 131072, 64)):
-                largest(m, n, k)
             keep(args.out)
-        for dtype in () if args.only == "others" else dtypes:
+        for dtype in () if args.random or args.only == "others" else dtypes:
             prepare_all([(n, dtype) for n in lengths])
             print(f"{dtype} compiled after {time.perf_counter() - start:.0f} s", flush=True)
             for n in lengths:

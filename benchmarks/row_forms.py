@@ -5,8 +5,9 @@
 Forms are compiled by several processes first, which leave them in the disk cache, and each result is compared with
 float64. Then calls of one operation and length run in CUDA graphs, one form after the other, the best of some rounds.
 512x1:8p4c is a team of 512 threads, one row of a block, eight units a thread, four of which wait in shared memory, and
-weights read as constants; s: rows streamed, /8: a cluster of eight blocks. `shared memory` is the kernel of
-`rows/long.py`.
+weights read as constants; n: kept as 16 bits, s: rows streamed, r2: registers for two blocks, /8: a cluster of eight
+blocks, 0a4: a loop that reads four units at once, e: by the element. `shared memory` is the
+kernel of `rows/long.py`.
 """
 
 from __future__ import annotations
@@ -35,12 +36,23 @@ from flydsl.kernels.rows.softmax_kernels import softmax_rows
 ELEMENTS = 2**27
 NAMES = ("x", "out", "weight", "bias")
 EPS = 1e-5
-MOST_TURNS = 10
+MOST_TURNS = 16
 SLACK = 1.4
 """Units that threads have, over those of the row, at most: the rest is waste."""
-PARKED, PARKED_BYTES = (1, 2, 4), 40960
+MOST_HELD = 160
+"""Bytes that a thread keeps in registers."""
+PARKED, PARKED_BYTES = (1, 2, 4, 8), 112 * 1024
 """Units that wait, and the shared memory of a block for them."""
+REGISTERS, OTHER_REGISTERS = 65536, 20
+"""Of a multiprocessor, and those that a thread needs for more than its row."""
+LOOPS = ((512, 4, True), (1024, 4, False), (1024, 4, True))
+"""Threads, units that are read at once, and whether rows are streamed."""
+SHORT, MOST_ELEMENTS = 1024, 32
+"""Ragged rows that may be read by the element, and how many a thread has then."""
+SHARED_BYTES = 98304
+"""Rows from which on a cluster may share one."""
 FEW_ROWS = 300
+SHOWN = 10
 
 
 class Job(NamedTuple):
@@ -58,36 +70,57 @@ class Job(NamedTuple):
             return self.form
         form = self.form
         several = f"/{form.cluster}" if form.cluster > 1 else ""
-        waiting = f"p{form.parked}" if form.parked else ""
-        return f"{form.team}x{form.rows}:{form.turns}{several}{waiting}{'c' * form.constant}{'s' * form.streamed}"
+        waiting = f"p{form.parked}" if form.parked else f"a{form.ahead}" if form.ahead > 1 else ""
+        tail = "e" if form.unit == 1 else ""
+        hints = f"{'c' * form.constant}{'s' * form.streamed}{f'r{form.resident}' if form.resident else ''}"
+        return f"{form.team}x{form.rows}:{form.turns}{several}{waiting}{'n' * form.narrow}{hints}{tail}"
 
 
 def forms_of(op: str, n: int, size: int) -> Iterator[Form]:
-    """All forms of an operation; of long rows also with units that wait, and with vectors read as constants."""
-    for form in teams_of(n, size):
-        yield form
-        if form.block >= 512:
-            parked = [k for k in PARKED if form.turns - k >= 4 and k * form.block * 16 <= PARKED_BYTES]
-            waiting = [form._replace(parked=k) for k in parked]
-            yield from waiting
-            if op == "layer_norm":
-                yield from (each._replace(constant=True) for each in (form, *waiting))
-                yield form._replace(constant=True, streamed=True)
+    """All forms of an operation: with units that wait or stay narrow, with hints for caches, and loops."""
+    teams = list(teams_of(n, size))
+    if n % (16 // size) and n <= SHORT:
+        yield from ragged_of(n, size)
+        return
+    hint = {"streamed": True} if op == "softmax" else {"constant": True, "streamed": True}
+    for form in (*teams, *(each._replace(narrow=True) for each in teams if size == 2 and each.team > 32)):
+        held = 32 if size == 2 and not form.narrow else 16
+        room = PARKED_BYTES // (form.block * 16) if form.block >= 512 and form.cluster == 1 and not form.edges else 0
+        parked = (0, *(k for k in PARKED if form.turns - k >= 2 and k <= room))
+        for each in (form._replace(parked=k) for k in parked if (form.turns - k) * held <= MOST_HELD):
+            blocks = REGISTERS // ((each.turns - each.parked) * held // 4 + OTHER_REGISTERS) // form.block
+            some = [each] if form.block < 512 or form.cluster > 1 or blocks < 2 else [each._replace(resident=blocks)]
+            yield from some
+            yield from (one._replace(**hint) for one in some)
+    unit = 16 // size
+    if n * size > SHARED_BYTES and n % unit == 0:
+        for team, ahead, streamed in LOOPS:
+            yield Form(unit, team, 1, 0, False, NAMES, ahead=ahead, streamed=streamed)
+
+
+def ragged_of(n: int, size: int) -> Iterator[Form]:
+    """Short rows that begin anywhere: in units with edges, and by the element."""
+    yield from teams_of(n, size)
+    for team in (4, 8, 16, 32, 64):
+        if 2 <= (turns := -(-n // team)) <= MOST_ELEMENTS:
+            yield Form(1, team, max(64 // team, 1), turns, False, ())
 
 
 def teams_of(n: int, size: int) -> Iterator[Form]:
     """Teams of one block, from a warp's part to all threads, and of clusters."""
     unit = 16 // size
-    units = n // unit
+    whole = n % unit == 0
+    units = n // unit - (not whole)
+    aligned, shifted = (NAMES, ()) if whole else (NAMES[:2], NAMES[2:])
     for block in (4, 8, 16, 32, 64, 128, 256, 512, 1024):
         turns = -(-units // block)
-        if turns <= MOST_TURNS and turns * block <= units * SLACK:
-            yield Form(unit, block, max(64 // block, 1), turns, False, NAMES)
-    for cluster in (2, 4, 8):
-        for block in (128, 256, 512, 1024):
+        if turns <= MOST_TURNS and turns * block <= units * SLACK and (whole or block >= 4 * unit):
+            yield Form(unit, block, max(64 // block, 1), turns, not whole, aligned, 1, shifted)
+    for cluster in (2, 4, 8) if n * size > SHARED_BYTES else ():
+        for block in (256, 512, 1024):
             turns = -(-units // (cluster * block))
             if 2 <= turns <= 8 and turns * cluster * block <= units * SLACK:
-                yield Form(unit, cluster * block, 1, turns, False, NAMES, cluster)
+                yield Form(unit, cluster * block, 1, turns, not whole, aligned, cluster, shifted)
 
 
 def jobs_of(ops: list[str], lengths: list[int], dtypes: list[str]) -> list[Job]:
@@ -98,6 +131,10 @@ def jobs_of(ops: list[str], lengths: list[int], dtypes: list[str]) -> list[Job]:
                 found = list(forms_of(op, n, getattr(torch, dtype).itemsize))
                 made += [Job(op, n, dtype, form) for form in (*found, "shared memory", "chosen")]
     return made
+
+
+def case_jobs(op: str, n: str, dtype: str) -> list[Job]:
+    return jobs_of([op], [int(n)], [dtype])
 
 
 class Rows:
@@ -180,30 +217,31 @@ def main() -> None:
     parser.add_argument("--ops", default="softmax,rms_norm,layer_norm")
     parser.add_argument("--lengths", default="1024,4096,8192,16384,24576,28672,32768,40960,65536")
     parser.add_argument("--dtypes", default="bfloat16")
+    parser.add_argument("--cases", default="", help="instead of all of these: layer_norm:32768:float32,...")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    jobs = jobs_of(args.ops.split(","), [int(n) for n in args.lengths.split(",")], args.dtypes.split(","))
+    jobs = [job for case in args.cases.split(",") if case for job in case_jobs(*case.split(":"))]
+    jobs = jobs or jobs_of(args.ops.split(","), [int(n) for n in args.lengths.split(",")], args.dtypes.split(","))
     start, failed = time.perf_counter(), set[Job]()
-    with ProcessPoolExecutor(14, mp_context=get_context("spawn"), max_tasks_per_child=8) as pool:
+    with ProcessPoolExecutor(14, mp_context=get_context("spawn"), max_tasks_per_child=32) as pool:
         for job, problem in zip(jobs, pool.map(compiled, jobs), strict=True):
             if problem is not None:
                 failed.add(job)
                 print(problem, flush=True)
     print(f"{len(jobs)} forms compiled in {time.perf_counter() - start:.0f} s", flush=True)
     lines: list[dict[str, object]] = []
-    for dtype in dict.fromkeys(job.dtype for job in jobs):
-        for n in dict.fromkeys(job.n for job in jobs):
-            rows = Rows(ELEMENTS // n, n, getattr(torch, dtype))
-            for op in dict.fromkeys(job.op for job in jobs):
-                found: dict[str, float] = {}
-                for job in jobs:
-                    if (job.op, job.n, job.dtype) == (op, n, dtype) and job not in failed:
-                        found[job.label] = 2 * rows.x.nbytes / best_time(rows.call(job)) / 1e9
-                        form = job.form if isinstance(job.form, str) else list(job.form)
-                        lines.append({"op": op, "n": n, "dtype": dtype, "form": form, "value": found[job.label]})
-                best = sorted(found, key=found.__getitem__, reverse=True)
-                shown = " ".join(f"{label}={found[label]:.2f}" for label in best[:6])
-                print(f"{op:10} {dtype:8} {n:6}  chosen {found['chosen']:.2f}  {shown}", flush=True)
+    for n, dtype in dict.fromkeys((job.n, job.dtype) for job in jobs):
+        rows = Rows(ELEMENTS // n, n, getattr(torch, dtype))
+        for op in dict.fromkeys(job.op for job in jobs if (job.n, job.dtype) == (n, dtype)):
+            found: dict[str, float] = {}
+            for job in jobs:
+                if (job.op, job.n, job.dtype) == (op, n, dtype) and job not in failed:
+                    found[job.label] = 2 * rows.x.nbytes / best_time(rows.call(job)) / 1e9
+                    form = job.form if isinstance(job.form, str) else list(job.form)
+                    lines.append({"op": op, "n": n, "dtype": dtype, "form": form, "value": found[job.label]})
+            best = sorted(found, key=found.__getitem__, reverse=True)
+            shown = " ".join(f"{label}={found[label]:.2f}" for label in best[:SHOWN])
+            print(f"{op:10} {dtype:8} {n:6}  chosen {found['chosen']:.2f}  {shown}", flush=True)
     print(f"done in {time.perf_counter() - start:.0f} s")
     if args.out:
         args.out.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from flydsl import kernels
+from flydsl.kernels.rows import norms
 from flydsl.kernels.rows.arrays import describe
 from flydsl.kernels.rows.form import Form, form_of, looped
+from flydsl.kernels.rows.largest.many import parts_of
 from flydsl.kernels.rows.norm_kernels import norm_rows
 from flydsl.kernels.rows.softmax_kernels import softmax_rows
 
@@ -56,6 +58,38 @@ def test_units_that_wait_in_shared_memory(n: int, rng: np.random.Generator):
     np.testing.assert_allclose(out, e / e.sum(-1, keepdims=True), rtol=2e-5, atol=1e-9)
 
 
+@pytest.mark.parametrize("n,parked,cluster", [(4096, 0, 1), (3600, 1, 1), (3601, 0, 1), (4096, 0, 2)])
+def test_units_that_stay_narrow(
+    n: int, parked: int, cluster: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+):
+    """16-bit units that each pass widens anew, whole ones and beside edges, in a block and across a cluster."""
+    if cluster > 1:
+        monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cpu")
+        monkeypatch.setenv("FLYDSL_COMPILE_ARCH", "sm_90a")
+    x = (rng.standard_normal((3, n)) + 5).astype("f2")
+    w, b = (rng.standard_normal(n).astype("f2") for _ in range(2))
+    whole, out = n % 8 == 0, np.full_like(x, np.nan)
+    form = Form(
+        8, 128, 1, -(-(n // 8) // 128), not whole, ("x", "out", "weight", "bias") if whole else ("x", "out"), cluster,
+        parked=parked, narrow=True,
+    )  # fmt: skip
+    norm_rows(x, None, w, b, out, None, None, None, 3, n, 1e-5, True, form)
+    np.testing.assert_allclose(out, normed(x, w, b), rtol=2e-3, atol=4e-3)
+    norm_rows(x, None, w, None, out, None, None, None, 3, n, 1e-5, False, form)
+    d = x.astype("f8")
+    np.testing.assert_allclose(out, d / np.sqrt((d * d).mean(-1, keepdims=True) + 1e-5) * w, rtol=2e-3, atol=1e-5)
+    e = np.exp(d - d.max(-1, keepdims=True))
+    softmax_rows(x, out, 3, n, False, form)
+    np.testing.assert_allclose(out, e / e.sum(-1, keepdims=True), rtol=2e-3, atol=1e-7)
+    x[0, 5], x[1, n - 1], x[2] = np.nan, np.inf, -np.inf
+    softmax_rows(x, out, 3, n, False, form)
+    assert np.isnan(out).all()
+    x[2] = -np.inf
+    x[2, 7] = 3
+    softmax_rows(x, out, 3, n, True, form)
+    assert np.isnan(out[:2]).all() and out[2, 7] == 0 and (np.delete(out[2], 7) == -np.inf).all()
+
+
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
 def test_vectors_beside_unaligned_rows(dtype: str, rng: np.random.Generator):
     """Rows begin anywhere in units, their weights do not."""
@@ -87,9 +121,48 @@ def test_many_largest(rng: np.random.Generator):
             np.testing.assert_array_equal(values, np.take_along_axis(x, want, 1))
 
 
+@pytest.mark.parametrize("dtype", ["f2", "f4"])
+def test_few_largest(dtype: str, rng: np.random.Generator):
+    """Rows of a thread, of some lanes, of a warp and of a block; equal elements, both zeros, NaN and infinities."""
+    for m, n, k in ((70, 12, 3), (9, 60, 8), (33, 257, 6), (3, 3000, 8), (2, 700, 1)):
+        x = rng.standard_normal((m, n)).astype(dtype)
+        for case in ("random", "few values", "nan"):
+            if case == "few values":
+                x = (rng.integers(-1, 2, (m, n)) * 0.0 + rng.integers(0, 3, (m, n)) * -1.0).astype(dtype)
+            elif case == "nan":
+                x[:, :: rng.integers(2, 9)], x[:, :: rng.integers(2, 9)] = np.nan, -np.inf
+                x[::2, 1] = np.inf
+            values, numbers = kernels.top_k(x, k)
+            want = order(x, k)
+            assert (numbers == want).all(), (m, n, k, case)
+            np.testing.assert_array_equal(values.view("u2"), np.take_along_axis(x, want, 1).view("u2"))
+            if case != "nan" and n in (12, 257):
+                e = np.exp(x.astype("f8") - x.max(-1, keepdims=True).astype("f8"))
+                share = np.take_along_axis(e / e.sum(-1, keepdims=True), want, 1)
+                shares, experts = kernels.gate(x, k, normed=False)
+                assert (experts == want).all()
+                np.testing.assert_allclose(shares, share, rtol=1e-5)
+                shares, _ = kernels.gate(x, k)
+                np.testing.assert_allclose(shares, share / share.sum(-1, keepdims=True), rtol=1e-5)
+
+
+def test_largest_of_parts(rng: np.random.Generator):
+    """Few long rows, the last part of which is shorter; equal elements on both sides of a cut."""
+    n, k = 20001, 30
+    assert parts_of(2, n, k, 8) == (4, 5056) and parts_of(1, 2**21 + 1, 64, 8)[0] == 32
+    assert parts_of(528, 2**20, 64, 8)[0] == 1
+    for dtype in ("f2", "f4"):
+        x = rng.standard_normal((2, n)).astype(dtype)
+        x[0, 10030:10070], x[1] = 9, rng.integers(0, 3, n)
+        x[0, [3, 20000]] = np.nan
+        values, numbers = kernels.top_k(x, k)
+        assert (numbers == order(x, k)).all()
+        np.testing.assert_array_equal(values, np.take_along_axis(x, numbers, 1))
+
+
 def test_many_largest_that_few_threads_have(rng: np.random.Generator):
     """More candidates than shared memory has room for are found one by one."""
-    n, k, threads, unit = 32768, 200, 1024, 4
+    n, k, threads, unit = 8188, 600, 1024, 4
     x = rng.standard_normal((1, n)).astype("f4")
     owner = np.arange(n) // unit % threads
     x[0, owner < k - 1] += 100
@@ -97,6 +170,54 @@ def test_many_largest_that_few_threads_have(rng: np.random.Generator):
     values, numbers = kernels.top_k(x, k)
     assert (numbers == order(x, k)).all()
     np.testing.assert_array_equal(values, np.sort(x)[:, ::-1][:, :k])
+
+
+@pytest.mark.parametrize("n,arch", [(6400, None), (6403, None), (6400, "sm_90a"), (9000, "sm_90a"), (33000, "sm_90a")])
+def test_gradients_of_long_rows(n: int, arch: str | None, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch):
+    """Columns are summed in a pass of their own, or in shared memory from row to row; the longest have clusters."""
+    m = 5 if n > 30000 else 140 if arch else 70
+    if arch:
+        monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cpu")
+        monkeypatch.setenv("FLYDSL_COMPILE_ARCH", arch)
+    x, dy = (rng.standard_normal((m, n)).astype("f4") for _ in range(2))
+    w = rng.standard_normal(n).astype("f4")
+    d, g = x.astype("f8"), dy.astype("f8")
+    mean = d.mean(-1, keepdims=True)
+    scale = 1 / np.sqrt(((d - mean) ** 2).mean(-1, keepdims=True) + 1e-5)
+    v, h = (d - mean) * scale, g * w
+    made = kernels.layer_norm_backward(dy, x, w, mean[:, 0].astype("f4"), scale[:, 0].astype("f4"))
+    dx = (h - h.mean(-1, keepdims=True) - v * (h * v).mean(-1, keepdims=True)) * scale
+    np.testing.assert_allclose(made.x, dx, atol=1e-5)
+    np.testing.assert_allclose(made.weight, (g * v).sum(0), atol=1e-4)
+    np.testing.assert_allclose(made.bias, g.sum(0), atol=1e-4)
+    root = 1 / np.sqrt((d * d).mean(-1, keepdims=True) + 1e-5)
+    made = kernels.rms_norm_backward(dy, x, w, root[:, 0].astype("f4"))
+    np.testing.assert_allclose(made.weight, (g * d * root).sum(0), atol=1e-4)
+    assert made.bias is None
+    if m == 5:
+        y = np.exp(d - d.max(-1, keepdims=True))
+        y = (y / y.sum(-1, keepdims=True)).astype("f4")
+        want = y.astype("f8") * (g - (y.astype("f8") * g).sum(-1, keepdims=True))
+        np.testing.assert_allclose(kernels.softmax_backward(y, dy), want, rtol=1e-4, atol=1e-9)
+
+
+@pytest.mark.parametrize("n,dtype", [(257, "f2"), (131, "f4"), (1501, "f2"), (9, "f2")])
+def test_gradients_of_ragged_rows(n: int, dtype: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch):
+    """Teams go from row to row, in blocks of one multiprocessor only."""
+    monkeypatch.setattr(norms, "PROCESSORS", 1)
+    m = 333
+    x, dy = (rng.standard_normal((m, n)).astype(dtype) for _ in range(2))
+    w = rng.standard_normal(n).astype(dtype)
+    d, g = x.astype("f8"), dy.astype("f8")
+    mean = d.mean(-1, keepdims=True)
+    scale = 1 / np.sqrt(((d - mean) ** 2).mean(-1, keepdims=True) + 1e-5)
+    v, h = (d - mean) * scale, g * w
+    made = kernels.layer_norm_backward(dy, x, w, mean[:, 0].astype("f4"), scale[:, 0].astype("f4"))
+    close = {"rtol": 2e-3, "atol": 2e-2} if dtype == "f2" else {"rtol": 1e-4, "atol": 1e-4}
+    dx = (h - h.mean(-1, keepdims=True) - v * (h * v).mean(-1, keepdims=True)) * scale
+    np.testing.assert_allclose(made.x, dx, **close)
+    np.testing.assert_allclose(made.weight, (g * v).sum(0), **close)
+    np.testing.assert_allclose(made.bias, g.sum(0), **close)
 
 
 def test_rules():
@@ -135,3 +256,34 @@ def test_rules_of_long_rows():
     assert form(36864, "f4", longest=12).cluster == 1
     # Rows with edges are left as they were.
     assert form(32767, "f2").parked == 0
+
+
+def test_rules_of_norms():
+    """What was found faster by trying: narrow units, hints for what no cache holds, sums in shared memory."""
+
+    def tuned(n: int, dtype: str, centred: bool, nbytes: int = 2**28) -> Form:
+        x = describe("test", "x", np.zeros(1, dtype))._replace(shape=(2**13, n), strides=(n, 1), address=0)
+        most, table = 6 if centred else 4, norms.PARKS[centred]
+        form = form_of(2**13, n, {"x": x, "out": x}, 4, most=most, parks=table, clusters=True)
+        return norms._tuned(form, nbytes, x.itemsize, centred)  # pyright: ignore[reportPrivateUsage]
+
+    for n, centred, resident in ((16384, True, 3), (28672, True, 2), (32768, True, 2), (32768, False, 2)):
+        form = tuned(n, "f2", centred)
+        assert form.narrow and form.streamed and form.resident == resident and not form.parked
+        assert not tuned(n, "f2", centred, 2**20).streamed
+    for n, dtype, centred in ((24576, "f2", True), (40960, "f2", False), (49152, "f2", True), (24576, "f4", False)):
+        form = tuned(n, dtype, centred)
+        assert not form.narrow and not form.streamed, n
+    assert tuned(32768, "f4", False).streamed and not tuned(32767, "f2", True).narrow
+
+
+def test_rules_of_ragged_rows():
+    """Short ones are read by the element, by few threads each."""
+    for dtype in ("f2", "f4"):
+        for n, team in ((99, 8), (161, 16), (255, 16)):
+            x = describe("test", "x", np.zeros(1, dtype))._replace(shape=(2**20, n), strides=(n, 1), address=0)
+            form = form_of(2**20, n, {"x": x}, 4)
+            assert (form.unit, form.team, form.edges) == (1, team, False) and form.turns <= 16
+            assert form_of(2**20, n, {"x": x}, 4, edges=False).team == 32 * (1 + (n > 128))
+        x = x._replace(shape=(2**20, 257), strides=(257, 1))
+        assert form_of(2**20, 257, {"x": x}, 4).edges

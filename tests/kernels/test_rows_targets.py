@@ -16,9 +16,10 @@ from flydsl.kernels.rows.embedding import embedding_back, embedding_rows
 from flydsl.kernels.rows.form import Form, form_of
 from flydsl.kernels.rows.gated import gated_back, gated_rows
 from flydsl.kernels.rows.group_norm import channel_sums, group_norm_back, group_norm_rows
-from flydsl.kernels.rows.largest import largest_rows
+from flydsl.kernels.rows.largest.few import few_largest_rows
+from flydsl.kernels.rows.largest.many import many_largest_rows
+from flydsl.kernels.rows.largest.one import largest_rows
 from flydsl.kernels.rows.linear_cross_entropy import partial_loss
-from flydsl.kernels.rows.many_largest import many_largest_rows
 from flydsl.kernels.rows.norm_gradients import norm_back
 from flydsl.kernels.rows.norm_kernels import norm_rows
 from flydsl.kernels.rows.quantize import quantize_rows
@@ -44,7 +45,9 @@ X, V, F, N = torch.zeros(2, 4096, dtype=BF16), torch.zeros(4096, dtype=BF16), to
 P, H = torch.zeros(2, 4096), torch.zeros(2, 4, 128, dtype=BF16)
 T = torch.zeros(8, 64)
 SUMS = form("dy x weight dx dweights dbiases", 16, edges=False, few=False)
-LOOP = form("x", 4)._replace(team=512, rows=1, turns=0)
+LOOP = form("x", 4)._replace(team=512, rows=1, turns=0, ahead=4)
+LARGEST = X[:, :64], N[:, None].repeat(1, 64)
+SORTS = form("x", 4, n=256, each=4, most=4)
 WAITS = form("x weight bias out", 4, n=32768, parks={8: 4})._replace(constant=True, streamed=True)
 CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "softmax": (softmax_rows, (X, X, 2, 4096, False, form("x out", 4))),
@@ -56,14 +59,14 @@ CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "norm": (norm_rows, (X, X, V, V, X, X, F, F, 2, 4096, 1e-5, True, form("x residual weight bias out summed", 4))),
     "norm back": (norm_back, (X, X, V, F, F, None, X, P, P, V, V, 2, 4096, 2, SUMS)),
     "sums": (column_sums, (P, V, 2, 4096)),
-    "sums of long rows": (weight_sums, (X, X, F, F, P, P, 2, 4096)),
+    "sums of long rows": (weight_sums, (X, X, F, F, P, P, V, V, 2, 4096, 2, 8)),
     "cross entropy": (cross_entropy_rows, (X, N, F, F, 2, 4096, -100, 0.1, True, form("logits", 4))),
     "cross entropy back": (cross_entropy_back, (X, N, F, F, X, 2, 4096, 0, 4096, -100, 0.1, form("logits dlogits", 4))),
     "partial loss": (partial_loss, (P, N, F, F, F, F, 2, 4096, 4096, 9000, -100, 0.1, form("logits", 4))),
     "gated": (gated_rows, (X, X, X, 2, 4096, "silu", form("x y out", 8))),
     "gated back": (gated_back, (X, X, X, X, X, 2, 4096, "gelu_tanh", form("x y d dx dy", 12))),
-    "many largest": (many_largest_rows, (X, X[:, :64], N[:, None].repeat(1, 64), 2, 4096, 64, LOOP)),
-    "rope": (rope_rows, (H, H, T, T, N, H, H, 2, 2, 8, 4, 4, 64, 1.0, False, 8)),
+    "many largest": (many_largest_rows, (X, None, *LARGEST, 2, 2048, 4096, 64, 2, LOOP)),
+    "rope": (rope_rows, (H, H, T, T, N, H, H, 2, 2, 8, 4, 4, 64, 1.0, False, 8, 64)),
     "embedding": (embedding_rows, (X, N, X, 2, 4096, 2, form("out table", 2, edges=False))),
     "embedding back": (embedding_back, (X, N, N, X, 2, 4096, 2, -1, form("dtable dy", 2, edges=False))),
     "group norm": (group_norm_rows, (X, V, V, X, F, F, 2, 4096, 2, 4, 1024, 1e-5, True, form("x out", 4))),
@@ -74,6 +77,8 @@ CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
         sample_rows,
         (P, N, F, N.int(), F, 2, 4096, 1.0, 5, 0.9, 1, 2, (True, True), form("x", 4, n=4096)),
     ),
+    "few largest": (few_largest_rows, (X, P, N[:, None], 2, 256, 8, "normed gates", 8, True, SORTS)),
+    "few largest of 32 bits": (few_largest_rows, (P, P, N[:, None], 2, 256, 8, "values", 8, False, SORTS)),
     "largest": (largest_rows, (X, P, N[:, None], 2, 256, 8, "normed gates", form("x", 4, n=256))),
 }
 NARROW = {
@@ -85,6 +90,7 @@ NARROW = {
     "cross entropy",
     "largest",
     "many largest",
+    "few largest",
     "partial loss",
     "sample",
     "embedding back",

@@ -194,7 +194,9 @@ def _layer_gradients(ctx: Context, dy: Tensor | None, dsummed: Tensor | None) ->
     if dy is None:
         return dsummed, None, None
     dx, dweight, dbias = layer_norm_backward(dy, x, weight, mean, scale, dsummed, ctx.bias is not None)
-    return dx, None if weight is None else dweight, None if ctx.bias is None else dbias.to(ctx.bias)
+    if ctx.bias is None or ctx.bias != dbias.dtype:
+        dbias = None if ctx.bias is None else dbias.to(ctx.bias)
+    return dx, None if weight is None else dweight, dbias
 
 
 def _layer_gradient(ctx: Context, dy: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, ...]:

@@ -34,7 +34,7 @@ from flydsl.kernels.matmul.few.thin_kernel import thin_matmul
 from flydsl.kernels.matmul.hopper import hopper
 from flydsl.kernels.matmul.tile import Form, Tile
 from flydsl.kernels.mx.quantize import quantize_mx
-from flydsl.kernels.rows.columns import SLICES, weight_sums
+from flydsl.kernels.rows.columns import weight_sums
 
 from ..library import CASES
 
@@ -182,8 +182,8 @@ def group_norm_gradients() -> tuple[Any, ...]:
 
 def summed_weights() -> tuple[Any, ...]:
     """What the gradients of long rows leave to a kernel of its own."""
-    sums = [torch.zeros(SLICES, 64) for _ in range(2)]
-    return weight_sums, f32(9, 64), f32(9, 64), f32(9), f32(9), *sums, 9, 64
+    sums = [torch.zeros(2, 64) for _ in range(2)]
+    return weight_sums, f32(9, 64), f32(9, 64), f32(9), f32(9), *sums, f32(64), f32(64), 9, 64, 2, 4
 
 
 def few_candidates() -> tuple[Any, ...]:
@@ -338,8 +338,8 @@ CALLS: dict[str, Call] = {
     "moe": Call(
         HOPPER,
         lambda: (partial(k.moe, k=2), bf16(8, 64), f32(8, 4), bf16(4, 64, 64), bf16(4, 32, 64)),
-        "rows.largest.largest_kernel experts.sort.count_kernel experts.sort.deal_kernel experts.sort.end_kernel "
-        "experts.move.permute_kernel experts.move.unpermute_kernel matmul.hopper.hopper_kernel",
+        "rows.largest.few.few_largest_kernel experts.sort.count_kernel experts.sort.deal_kernel "
+        "experts.sort.end_kernel experts.move.permute_kernel experts.move.unpermute_kernel matmul.hopper.hopper_kernel",
         False,
     ),
     "sort_tokens": Call(
@@ -391,7 +391,7 @@ CALLS: dict[str, Call] = {
         "rows.norm_gradients.norm_back_kernel rows.columns.column_sums_kernel",
         False,
     ),
-    "sums of weights": Call(HOPPER, summed_weights, "rows.columns.weight_sums_kernel"),
+    "sums of weights": Call(HOPPER, summed_weights, "rows.columns.weight_sums_kernel rows.columns.column_sums_kernel"),
     "group_norm": Call(
         HOPPER, lambda: (partial(k.group_norm, groups=2), f32(2, 8, 16)), "rows.group_norm.group_norm_kernel"
     ),
@@ -425,8 +425,9 @@ CALLS: dict[str, Call] = {
     "gated_backward": Call(
         HOPPER, lambda: (k.gated_backward, f32(3, 100), f32(3, 100), f32(3, 100)), "rows.gated.gated_back_kernel"
     ),
-    "argmax": Call(HOPPER, lambda: (k.argmax, f32(2, 64)), "rows.largest.largest_kernel"),
-    "top_k": Call(HOPPER, few_candidates, "rows.many_largest.many_largest_kernel"),
+    "argmax": Call(HOPPER, lambda: (k.argmax, f32(2, 64)), "rows.largest.few.few_largest_kernel"),
+    "gate of many": Call(HOPPER, lambda: (partial(k.gate, k=9), f32(2, 64)), "rows.largest.one.largest_kernel"),
+    "top_k": Call(HOPPER, few_candidates, "rows.largest.many.many_largest_kernel"),
     "sample": Call(HOPPER, lambda: (partial(k.sample, seed=1, top_k=5), f32(2, 64)), "rows.sample.sample_kernel"),
     "rope": Call(
         HOPPER, lambda: (k.rope, f32(1, 4, 2, 16), f32(1, 4, 2, 16), f32(4, 8), f32(4, 8)), "rows.rope.rope_kernel"

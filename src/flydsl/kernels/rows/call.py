@@ -188,6 +188,14 @@ def has_clusters() -> bool:
     return target.has("nvidia") and target.has("clusters")
 
 
+def block_memory() -> int:
+    """Shared memory that a block can have, 0 where rows are better kept elsewhere."""
+    import flydsl.compiler as flyc
+
+    target = flyc.get_backend().target
+    return target.caps.shared_mem_per_block_optin or 0 if target.has("nvidia") else 0
+
+
 def parks(table: Mapping[int, int]) -> Mapping[int, int] | None:
     """The table where units that wait in shared memory are known to be worth it."""
     import flydsl.compiler as flyc
@@ -225,6 +233,7 @@ __all__ = [
     "ALL",
     "Result",
     "arrays_only",
+    "block_memory",
     "call_key",
     "check_apart",
     "described",

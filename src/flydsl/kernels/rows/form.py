@@ -1,7 +1,7 @@
 """How threads share rows: a rule from extents, types and alignment, followed at launch.
 
 * Rows are read in 16-byte units. A row that does not begin or end at such a unit has `edges`: at most a unit's elements
-  at either end, which single threads take, and whole units between them.
+  at either end, which single threads take, and whole units between them. Short ones are read by the element.
 * Two units of a thread keep enough reads under way, and up to a warp a team of threads grows with the row. Then four:
   teams that meet at a barrier had better be small, so that a multiprocessor works on many rows. Six, where a block
   would have all threads of a multiprocessor otherwise, or where there is more to do between the meetings.
@@ -37,7 +37,12 @@ NARROW_BYTES = 16
 """What a unit takes in registers as it is; one of 16-bit elements takes twice as much while it is summed."""
 HELD_BYTES = 256
 """What a thread keeps of a row: half the registers it has in a block of 512 threads."""
-BUSY = 132 * 1024
+RAGGED, ELEMENTS = 256, 16
+"""Rows that begin anywhere and are so short that finding their units costs more than reading by the element; what a
+thread has of them."""
+PROCESSORS = 132
+"""Multiprocessors that gradients are summed for; a constant, so that sums are the same everywhere."""
+BUSY = PROCESSORS * 1024
 """Threads that keep a large GPU busy."""
 
 
@@ -66,6 +71,14 @@ class Form(NamedTuple):
     """Vectors are read as what nobody writes: their units need not wait for the stores of others."""
     streamed: bool = False
     """Rows pass by, and leave the caches to the vectors."""
+    ahead: int = 1
+    """Units that a thread reads at once where it reads them in a loop."""
+    narrow: bool = False
+    """Units of 16-bit elements stay as they are in registers, and each pass widens them anew."""
+    pooled: bool = False
+    """Sums of columns wait in shared memory from row to row, not in registers."""
+    resident: int = 0
+    """Blocks that a multiprocessor is to have registers for; 0: as many as it turns out."""
 
     @property
     def block(self) -> int:
@@ -86,6 +99,7 @@ def form_of(
     edges: bool = True,
     few: bool = True,
     clusters: bool = False,
+    each: int = FEW_TURNS,
     most: int = SOME_TURNS,
     parks: Mapping[int, int] | None = None,
     longest: int = MOST_TURNS,
@@ -95,23 +109,27 @@ def form_of(
     A matrix has its rows in the last direction, each in one piece, and a vector is read along with each row. `held` is
     how many bytes a kernel keeps in registers for an element of a row. Without `edges` rows that have some are read by
     the element, and without `few` teams stay small for few rows, too. With `clusters` the blocks of one may share a
-    row: the kernel is launched so. `most` units of a thread are better than a larger team. `parks` says how many of so
-    many units of whole rows wait in shared memory; without it kernels cannot do that. `longest` is how many units the
-    threads of the largest blocks have, where elements need no more registers than they have bits.
+    row: the kernel is launched so. Up to a warp a team grows so that threads have `each` units; then `most` units of a
+    thread are better than a larger team. `parks` says how many of so many units of whole rows wait in shared memory;
+    without it kernels cannot do that. `longest` is how many units the threads of the largest blocks have, where
+    elements need no more registers than they have bits.
     """
     lead = next(x for x in arrays.values() if x is not None)
     unit = UNIT_BYTES // lead.itemsize
     given = {name: x for name, x in arrays.items() if x is not None}
     whole = n % unit == 0 and all(_at_units(x, unit) for x in given.values() if x.itemsize == lead.itemsize)
-    if n < 2 * unit or not (whole or edges):
+    short = edges and not whole and n <= RAGGED
+    if n < 2 * unit or short or not (whole or edges):
         unit, whole = 1, True
+    if short:
+        each = most = ELEMENTS
     aligned = tuple(name for name, x in given.items() if unit > 1 and _follows(x, lead, unit, whole))
     shifted = () if whole else tuple(name for name, x in given.items() if _shifts(x, lead, unit))
     # Each element at an edge has a thread; where two units of a vector are read, the row's last unit is at the edge.
     least = 1 if whole else 4 * unit if shifted else 2 * unit
     units = max(n // unit - bool(shifted), 1)
     parks = parks if whole and unit > 1 else None
-    team, turns = _team(m, units, held * unit, least, few, most, parks is not None, longest)
+    team, turns = _team(m, units, held * unit, least, few, each, most, parks is not None, longest)
     parked, cluster = 0, 1
     if parks is not None and held * unit > NARROW_BYTES and 2 * team >= MOST_THREADS:
         parked = parks.get(turns, 0) if team < MOST_THREADS else LEAST_PARKED if turns > MANY_TURNS else 0
@@ -167,7 +185,7 @@ def _power(x: int) -> int:
 
 
 def _team(
-    m: int, units: int, held: int, least: int, few: bool, most: int, parks: bool, longest: int
+    m: int, units: int, held: int, least: int, few: bool, each: int, most: int, parks: bool, longest: int
 ) -> tuple[int, int]:
     """Threads of a row, and units of a thread (0: too many)."""
 
@@ -178,7 +196,7 @@ def _team(
             return longest if team == MOST_THREADS and held <= NARROW_BYTES else MOST_TURNS
         return min(MANY_TURNS, _most(team, held)) if team < MOST_THREADS else _most(team, held)
 
-    team = min(_power(-(-units // FEW_TURNS)), SHORT_WARP)
+    team = min(_power(-(-units // each)), SHORT_WARP)
     team = max(team, least)
     while team < MOST_THREADS and -(-units // team) > limit(team):
         team *= 2

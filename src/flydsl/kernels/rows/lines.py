@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 ADD, MAX, MIN = fx.ReductionOp.ADD, fx.ReductionOp.MAX, fx.ReductionOp.MIN
 LOG2E = 1.4426950408889634
 LN2 = 0.6931471805599453
-AHEAD = 4
-"""Units that a thread reads at once in a loop."""
 
 At = TypeVar("At")
 
@@ -67,7 +65,10 @@ class Lines:
         self.wide = wide_of(lead.dtype)
         self._shared = shared
         self._kept: dict[tuple[str, int], Value] = {}
-        self._slots: dict[str, fx.Array] = {}
+        self._waits: list[str] = []
+        self._ahead: tuple[str, ...] = ()
+        self._last = False
+        self._pass = 0
         self._left: set[tuple[str, int]] = set()
         self._fresh = form.turns
         self._met = form.cluster == 1
@@ -119,7 +120,25 @@ class Lines:
 
     def read(self, name: str, at: Place, row: fx.Int32 | None = None) -> Value:
         """The elements at a place, as they are summed: f32, or f64 if the row is."""
-        return self._raw(name, at, row).to(self.wide)
+        return self._anew(self._raw(name, at, row), at).to(self.wide)
+
+    def stored(self, name: str, at: Place) -> Value:
+        """The elements at a place in their own type."""
+        return self._raw(name, at, None)
+
+    def _anew(self, value: Value, at: Place) -> Value:
+        """The unit itself, but nothing that a compiler could know to be the same as in the pass before.
+
+        It would keep the wide elements of that pass in twice the registers, also of units that wait elsewhere.
+        """
+        if at.key is None or not (self.form.narrow or at.parked) or self._pass < 2:
+            return value
+        if not isinstance(value, fx.Vector) or value.element_type.width != 16:
+            return value
+        nothing = fx.Uint32(self.n >> 31)  # lengths are not negative
+        words = value.bitcast(fx.Uint32)
+        words = words ^ nothing if self._pass == 2 else words + nothing
+        return words.bitcast(value.element_type)
 
     def _raw(self, name: str, at: Place, row: fx.Int32 | None) -> Value:
         if at.key is None:
@@ -135,18 +154,15 @@ class Lines:
 
         A thread reads back only what it has left there itself. Vectors along the row are read as often as asked.
         """
-        array, turn = self.arrays[name], at.key
+        array, turn, form = self.arrays[name], at.key, self.form
         if array.rank != 2:
             return self._load(name, at, None)
         assert turn is not None
-        if name not in self._slots:
-            if self._shared is None:
-                self._shared = fx.SharedAllocator()
-            count = self.form.unit * self.form.block * self.form.parked
-            self._slots[name] = self._shared.allocate(fx.Array[array.dtype, count, UNIT_BYTES]).peek()
-        unit = self.form.unit
-        start = ((turn - self.form.turns + self.form.parked) * self.form.block + fx.thread_idx.x) * unit
-        slot = fx.make_view(self._slots[name].ptr + start, fx.make_layout(unit, 1))
+        if name not in self._waits:
+            self._waits.append(name)
+        number = turn - form.turns + form.parked * (1 + self._waits.index(name))
+        start = (number * form.block + fx.thread_idx.x) * form.unit
+        slot = fx.make_view(fx.get_dyn_shared(array.dtype) + start, fx.make_layout(form.unit, 1))
         if (name, turn) in self._left:
             return slot.load()
         self._left.add((name, turn))
@@ -159,25 +175,21 @@ class Lines:
         if at.size == 1:
             return line[at.at]
         if name in self.form.aligned:
-            unit = self._unit(line, at)
+            unit = unit_of(line, at.at, at.size)
             if line is self.arrays[name]:
                 return fx.nvgpu.load_global(unit, read_only=True) if self.form.constant else unit.load()
-            return fx.nvgpu.load_global(unit, cache="cs") if self.form.streamed else unit.load()
+            # In a loop the next pass finds what this one has read, if it is not the last.
+            passes_by = self.form.streamed and (self.form.turns > 0 or self._last)
+            return fx.nvgpu.load_global(unit, cache="cs") if passes_by else unit.load()
         if name in self.form.shifted:
             return self._across(line, at)
         return fx.Vector.from_elements([line[at.at + i] for i in range(at.size)], line.dtype)
-
-    def _unit(self, line: fx.Tensor, at: Place) -> fx.Tensor:
-        size = line.dtype.width // 8
-        type_ = fx.PointerType.get(line.dtype.ir_type, fx.AddressSpace.Global, min(UNIT_BYTES, size * at.size))
-        start = fx.inttoptr(type_, fx.ptrtoint(fx.get_iter(line)) + fx.Int64(at.at) * size)
-        return fx.make_view(start, fx.make_layout(at.size, 1))
 
     def _across(self, line: fx.Tensor, at: Place) -> fx.Vector:
         """A unit of the row in a vector whose units it does not keep to: the end of one, and the front of the next."""
         first = at._replace(at=at.at - self.head)
         pair = (first, first._replace(at=first.at + at.size))
-        words = [word for part in pair for word in _words(cast("fx.Vector", self._unit(line, part).load()))]
+        words = [word for part in pair for word in _words(cast("fx.Vector", unit_of(line, part.at, part.size).load()))]
         bits = self.head * line.dtype.width
         for step in (2, 1):
             far = (bits & (32 * step)) != 0
@@ -189,7 +201,8 @@ class Lines:
         return fx.Vector.from_elements(words[: len(words) // 4 * 4], fx.Uint32).bitcast(line.dtype)
 
     def fetch(self, *names: str) -> None:
-        """Start all reads of these arrays, where they are kept in registers."""
+        """Start all reads of these arrays, where they are kept in registers; sums in a loop read them ahead."""
+        self._ahead = tuple(name for name in names if name in self.arrays)
         if self.form.turns:
             for name in names:
                 if name in self.arrays:
@@ -208,7 +221,7 @@ class Lines:
 
     def keep(self, name: str, at: Place, make: Callable[[], Value]) -> Value:
         """A value made once for a place in registers, and each time elsewhere."""
-        if at.key is None or at.parked:
+        if at.key is None or at.parked or (self.form.narrow and at.size > 1):
             return make()
         if (name, at.key) not in self._kept:
             self._kept[name, at.key] = make()
@@ -229,9 +242,9 @@ class Lines:
             line[at.at] = stored
         elif name in self.form.aligned:
             if self.form.streamed:
-                fx.nvgpu.store_global(self._unit(line, at), stored, cache="cs")
+                fx.nvgpu.store_global(unit_of(line, at.at, at.size), stored, cache="cs")
             else:
-                self._unit(line, at).store(stored)
+                unit_of(line, at.at, at.size).store(stored)
         else:
             for i in range(at.size):
                 line[at.at + i] = cast("fx.Vector", stored)[i]
@@ -250,12 +263,13 @@ class Lines:
     # --- passes -------------------------------------------------------------------------------------------------------
 
     def each(self, work: Callable[[Place], None], ahead: Sequence[str] = ()) -> None:
-        """`work` at every place of the thread; a loop reads four places of the arrays `ahead` before it works."""
+        """The last pass: `work` at every place of the thread; a loop reads some of the arrays `ahead` at once."""
 
         def alone(at: Place, values: list[Value]) -> list[Value]:
             work(at)
             return values
 
+        self._last = True
         self.collect([], alone, ahead)
 
     def _place(self, number: fx.Int32, key: int | None = None) -> Place:
@@ -265,20 +279,28 @@ class Lines:
         self, start: Sequence[Value], work: Callable[[Place, list[Value]], list[Value]], ahead: Sequence[str] = ()
     ) -> list[Value]:
         """Values carried from place to place; `work` must leave them alone where the place is not the thread's."""
-        values, form = list(start), self.form
-        if form.turns:
+        values = list(start)
+        self._pass += 1
+        if self.form.turns:
             for at in self.turns():
                 values = work(at, values)
-        elif not ahead:
-            values = carry(self.member, self.body, form.team, self._place, values, work)
         else:
-            step = AHEAD * form.team
-            whole = self.body // step * step
-            values = carry(self.member, whole, step, lambda at: at, values, partial(self._several, ahead, work))
-            values = carry(whole + self.member, self.body, form.team, self._place, values, work)
+            values = self._loop(values, work, ahead)
         for at in self._edge():
             values = work(at, values)
         return values
+
+    def _loop(
+        self, values: list[Value], work: Callable[[Place, list[Value]], list[Value]], ahead: Sequence[str]
+    ) -> list[Value]:
+        """The units of the thread one after the other, or some at once where there are arrays to read ahead."""
+        team = self.form.team
+        if not ahead or self.form.ahead == 1:
+            return carry(self.member, self.body, team, self._place, values, work)
+        step = self.form.ahead * team
+        whole = self.body // step * step
+        values = carry(self.member, whole, step, lambda at: at, values, partial(self._several, ahead, work))
+        return carry(whole + self.member, self.body, team, self._place, values, work)
 
     def _several(
         self,
@@ -288,8 +310,9 @@ class Lines:
         values: list[Value],
     ) -> list[Value]:
         """Places of one turn of a loop, known by keys that no other loop has."""
-        places = [self._place(first + i * self.form.team, self._fresh + i) for i in range(AHEAD)]
-        self._fresh += AHEAD
+        count = self.form.ahead
+        places = [self._place(first + i * self.form.team, self._fresh + i) for i in range(count)]
+        self._fresh += count
         for name in ahead:
             for at in places:
                 self._raw(name, at, None)
@@ -299,8 +322,16 @@ class Lines:
 
     def fold(self, terms: Callable[[Place], Sequence[Value]], ops: Sequence[fx.ReductionOp]) -> list[fx.Numeric]:
         """The terms of all places of the row, combined."""
-        form = self.form
-        if form.turns:
+        return self.meet(self._folded(terms, ops), ops)
+
+    def fold_warp(self, terms: Callable[[Place], Sequence[Value]], ops: Sequence[fx.ReductionOp]) -> list[fx.Numeric]:
+        """The terms of the places that the threads of a warp have of the row, combined; `join` is left to do."""
+        return reduce_warp(self.form, self._folded(terms, ops), ops)
+
+    def _folded(self, terms: Callable[[Place], Sequence[Value]], ops: Sequence[fx.ReductionOp]) -> list[fx.Numeric]:
+        """The terms of the thread's places, combined."""
+        self._pass += 1
+        if self.form.turns:
             found = [self._masked(at, terms(at), ops) for at in self.turns()]
             totals = [_all(op, [part[i] for part in found]) for i, op in enumerate(ops)]
         else:
@@ -309,24 +340,30 @@ class Lines:
             def step(at: Place, so_far: list[Value]) -> list[Value]:
                 return [_pair(op, a, b) for op, a, b in zip(ops, so_far, terms(at), strict=True)]
 
-            totals = carry(self.member, self.body, form.team, self._place, start, step)
+            totals = self._loop(start, step, self._ahead)
         scalars = [_one(t, op) for t, op in zip(totals, ops, strict=True)]
         for at in self._edge():
             edge = self._masked(at, terms(at), ops)
             scalars = [_one(_pair(op, s, e), op) for op, s, e in zip(ops, scalars, edge, strict=True)]
-        return self.meet(scalars, ops)
+        return scalars
+
+    def join(self, values: Sequence[fx.Numeric]) -> tuple[list[list[fx.Numeric]], int]:
+        """The values of all warps of a row, as `gather` gives them."""
+        self._prepare()
+        assert self._shared is not None
+        return gather(self.form, values, self._shared)
 
     def squares(self, term: Callable[[Place], Value]) -> fx.Numeric:
         """The sum of the squares of a row's terms: a product and a sum are one instruction."""
-        form = self.form
-        if form.turns:
+        self._pass += 1
+        if self.form.turns:
             total = _squares([self._masked(at, [term(at)], [ADD])[0] for at in self.turns()])
         else:
 
             def step(at: Place, so_far: list[Value]) -> list[Value]:
                 return [_more(term(at), so_far[0])]
 
-            (total,) = carry(self.member, self.body, form.team, self._place, [self._filled(0.0)], step)
+            (total,) = self._loop([self._filled(0.0)], step, self._ahead)
         scalar = _one(total, ADD)
         for at in self._edge():
             scalar = cast("fx.Numeric", _more(self._masked(at, [term(at)], [ADD])[0], scalar))
@@ -383,9 +420,7 @@ class Lines:
         level = _over(total, mine)
         more = [b.squares_from(level) for b in brief]
         spread = self._within(places, lambda at: term(at) - level, width, more, squared=True)
-        self._prepare()
-        assert self._shared is not None
-        found, width = gather(self.form, [mine, total, spread], self._shared)
+        found, width = self.join([mine, total, spread])
         parts = list(zip(*found, strict=True))
         mean = fx.coop.warp_reduce(_sum([t for _, t, _ in parts]), ADD, width=width) * self.share
         # Distances from a level that is no mean to the last bit are those from the mean, to the last bits.
@@ -407,6 +442,7 @@ class Lines:
         squared: bool = False,
     ) -> fx.Numeric:
         """The sum of the terms at places and edges, or of their squares, of a warp's threads that share a row."""
+        self._pass += 1
         parts = [self._masked(at, [term(at)], [ADD])[0] for at in places]
         total = _sum([_one(_squares(parts) if squared else _all(ADD, parts), ADD), *more])
         for at in self._edge():
@@ -449,6 +485,14 @@ class _Moments(NamedTuple):
         far = self.total * (1.0 / self.size) - level
         made = fx.fma(far * float(self.size), far, self.squares)
         return made if self.here is True else cast("fx.Numeric", pick(self.here, made, 0.0))
+
+
+def unit_of(line: fx.Tensor, at: fx.Int32, count: int) -> fx.Tensor:
+    """Elements of a row, or of a vector, that lie in aligned units."""
+    size = line.dtype.width // 8
+    type_ = fx.PointerType.get(line.dtype.ir_type, fx.AddressSpace.Global, min(UNIT_BYTES, size * count))
+    start = fx.inttoptr(type_, fx.ptrtoint(fx.get_iter(line)) + fx.Int64(at) * size)
+    return fx.make_view(start, fx.make_layout(count, 1))
 
 
 def wide_of(dtype: type[fx.Numeric]) -> type[fx.Numeric]:
@@ -524,14 +568,18 @@ def _squares(values: Sequence[Value]) -> Value:
     return total
 
 
+def reduce_warp(form: Form, values: Sequence[fx.Numeric], ops: Sequence[fx.ReductionOp]) -> list[fx.Numeric]:
+    """The values of the threads of a warp that share a row, combined."""
+    width = min(form.team, fx.num_warp_threads())
+    return [fx.coop.warp_reduce(v, op, width=width) if width > 1 else v for v, op in zip(values, ops, strict=True)]
+
+
 def meet(
     form: Form, values: Sequence[fx.Numeric], ops: Sequence[fx.ReductionOp], shared: fx.SharedAllocator | None
 ) -> list[fx.Numeric]:
     """The values of the threads of a team combined, in all of them; one barrier if a team has several warps."""
-    lanes = fx.num_warp_threads()
-    width = min(form.team, lanes)
-    found = [fx.coop.warp_reduce(v, op, width=width) if width > 1 else v for v, op in zip(values, ops, strict=True)]
-    if form.team <= lanes or shared is None:
+    found = reduce_warp(form, values, ops)
+    if form.team <= fx.num_warp_threads() or shared is None:
         return found
     gathered, width = gather(form, found, shared)
     combined = [cast("fx.Numeric", _all(op, some)) for some, op in zip(gathered, ops, strict=True)]
@@ -571,6 +619,14 @@ def when(here: fx.Boolean, work: Callable[[], None]):
 
 
 @flyc.jit
+def either(which: fx.Boolean, work: Callable[[], None], other: Callable[[], None]):
+    if which:
+        work()
+    else:
+        other()
+
+
+@flyc.jit
 def carry(
     first: fx.Int32,
     count: fx.Int32,
@@ -603,11 +659,14 @@ __all__ = [
     "MIN",
     "Lines",
     "Place",
+    "carry",
+    "either",
     "gather",
     "logarithm",
     "meet",
     "pick",
     "power",
+    "unit_of",
     "when",
     "wide_of",
 ]

@@ -4,31 +4,31 @@ With v the normed row (v = (x - mean) s), g = dy w and averages over the row: dx
 layer norm; dw = sum of dy v and db = sum of dy over the rows.
 
 One pass makes all of it where a row fits registers: blocks stay and go from row to row, each thread sums its columns of
-dw and db, and a second kernel adds the sums of the blocks (`columns.py`). Otherwise columns are summed in a pass of
-their own.
+dw and db, and a second kernel adds the sums of the blocks (`columns.py`). Sums for which there are no registers wait in
+shared memory; rows that are longer still have their columns summed in a pass of their own.
 Every sum is taken in an order that depends on the shape alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.expr.nvgpu.target import trace_target
 
 from .columns import sum_columns
-from .form import Form
+from .form import MOST_THREADS, Form
 from .lines import ADD, Lines, Place, wide_of
+from .softmax_kernels import cluster_of, registers_for
 
 if TYPE_CHECKING:
     from flydsl.expr.annotations import Value
 
 
 ROWS = ("dy", "x", "dsummed")
-RESIDENT = 512
-"""Threads of a multiprocessor that find registers for the sums beside their rows."""
+PIECE = 4
+"""Sums of 16 bytes."""
 
 
 class _Row:
@@ -68,6 +68,56 @@ class _Row:
         lines.each(finish)
 
 
+class _Pool:
+    """Sums of a thread in shared memory, in pieces of 16 bytes; nobody else sees them."""
+
+    def __init__(self, form: Form, kinds: int):
+        self.form, self.count = form, kinds * form.turns
+        zero = fx.full((PIECE,), 0.0, fx.Float32)
+        for piece in self._pieces():
+            piece.store(zero)
+
+    def _pieces(self) -> list[fx.Tensor]:
+        base, step = fx.get_dyn_shared(fx.Float32), self.form.block * PIECE
+        places = [base + (number * step + fx.thread_idx.x * PIECE) for number in range(self.count * self._each)]
+        return [fx.make_view(place, fx.make_layout(PIECE, 1)) for place in places]
+
+    @property
+    def _each(self) -> int:
+        """Pieces of a unit."""
+        return self.form.unit // PIECE
+
+    def add(self, terms: Sequence[Value]) -> None:
+        """A term for each sum."""
+        parts = [part for term in terms for part in _cut(cast("fx.Vector", term))]
+        for piece, part in zip(self._pieces(), parts, strict=True):
+            piece.store(piece.load() + part)
+
+    def sums(self) -> list[Value]:
+        found = [cast("fx.Vector", piece.load()) for piece in self._pieces()]
+        each = self._each
+        groups = [found[i : i + each] for i in range(0, len(found), each)]
+        return [fx.Vector.from_elements([v[i] for v in group for i in range(PIECE)], fx.Float32) for group in groups]
+
+
+def _cut(term: fx.Vector) -> list[fx.Vector]:
+    count = term.numel
+    return [
+        fx.Vector.from_elements([term[i] for i in range(first, first + PIECE)], fx.Float32)
+        for first in range(0, count, PIECE)
+    ]
+
+
+def _weights(lines: Lines) -> Lines:
+    lines.fetch("weight")
+    return lines
+
+
+def pool_bytes(form: Form, kinds: int) -> int:
+    """Shared memory of a block for sums that wait there."""
+    return kinds * form.turns * form.unit * form.block * 4 if form.pooled else 0
+
+
 @flyc.kernel
 def norm_back_kernel(
     dy: fx.Tensor,
@@ -86,13 +136,18 @@ def norm_back_kernel(
     shared = fx.SharedAllocator()
     place = fx.thread_idx.x // form.team if form.rows > 1 else fx.Int32(0)
     first, step = fx.block_idx.x * form.rows, fx.grid_dim.x * form.rows
+    if fx.const_expr(form.cluster > 1):
+        first, step = fx.block_idx.x // form.cluster, fx.grid_dim.x // form.cluster
 
     def row_at(base: fx.Int32) -> Lines:
         return Lines(form, base + place, m, n, shared, dy=dy, x=x, weight=weight, dsummed=dsummed, dx=dx)
 
     wide = wide_of(dy.dtype)
     kinds = (dweights is not None) + (dbiases is not None)
-    count = kinds * form.turns
+    pool = _Pool(form, kinds) if form.pooled else None
+    count = 0 if form.pooled else kinds * form.turns
+    # Beside longer rows a block that has all threads of a multiprocessor finds no registers for the next one.
+    ahead = kinds > 0 and not (form.pooled and form.block == MOST_THREADS)
     parameters = [t for t in (means, scales) if t is not None]
     last = (m - 1) // form.rows * form.rows
 
@@ -104,18 +159,19 @@ def norm_back_kernel(
 
     # Blocks that sum columns stay: the weight is the same for all their rows, and the next row comes while they work
     # on one; behind the last it is that again.
-    weights = row_at(first)
-    if fx.const_expr(kinds > 0):
-        weights.fetch("weight")
+    weights = _weights(row_at(first)) if kinds > 0 and not form.pooled else None
 
     def work(base: fx.Int32, carried: list[Value]) -> list[Value]:
         sums, given = carried[:count], carried[count:]
         lines = row_at(base)
         coming: list[Value] = []
-        if kinds:
-            coming = ask(row_at(fx.min(base + step, last)))
+        if weights is not None:
             lines.take(weights.held("weight"), "weight")
+        if ahead:
+            coming = ask(row_at(fx.min(base + step, last)))
             lines.take(given[len(parameters) :], *ROWS)
+        elif kinds:
+            given = ask(lines)
         else:
             given = [wide(t[lines.row]) for t in parameters]
             lines.fetch(*ROWS, "weight")
@@ -127,13 +183,18 @@ def norm_back_kernel(
             made += lines.terms(lambda at: lines.read("dy", at) * row.normed(at))
         if dbiases is not None:
             made += lines.terms(lambda at: lines.read("dy", at))
+        if pool is not None:
+            pool.add(made)
+            made = []
         if form.team > fx.num_warp_threads():
             fx.barrier()  # before the next row uses the same shared memory
         return [*(a + b for a, b in zip(sums, made, strict=True)), *coming]
 
     zero: Value = fx.full((form.unit,), 0.0, wide) if form.unit > 1 else wide(0.0)
-    start = [*[zero] * count, *(ask(row_at(first)) if kinds else [])]
+    start = [*[zero] * count, *(ask(row_at(first)) if ahead else [])]
     sums = over_rows(first, m, step, start, work)[:count]
+    if pool is not None:
+        sums = pool.sums()
     if fx.const_expr(kinds > 0):
         # Teams leave a row of sums each, whether they had rows or not.
         lines = Lines(
@@ -180,20 +241,9 @@ def norm_back(
 ):
     """dx, plus `dsummed` where it is given; and dw and db, by a row of sums of every team of every block."""
     norm_back_kernel(
-        dy, x, weight, means, scales, dsummed, dx, dweights, dbiases, m, n, form, value_attrs=resident(form)
-    ).launch(grid=blocks, block=form.block, stream=stream)  # fmt: skip
-    _add_up(dweights, dweight, blocks * form.rows, n, stream)
-    _add_up(dbiases, dbias, blocks * form.rows, n, stream)
-
-
-def _add_up(parts: fx.Tensor | None, total: fx.Tensor | None, count: fx.Int32, n: fx.Int32, stream: fx.Stream) -> None:
-    if parts is not None and total is not None:
-        sum_columns(parts, total, count, n, stream)
-
-
-def resident(form: Form) -> dict[str, int]:
-    """How many blocks a multiprocessor is to have registers for, where that can be said."""
-    target = trace_target()
-    if target is None or not target.has("nvidia"):
-        return {}
-    return {"nvvm.minctasm": max(RESIDENT // form.block, 1)}
+        dy, x, weight, means, scales, dsummed, dx, dweights, dbiases, m, n, form, value_attrs=registers_for(form)
+    ).launch(
+        grid=blocks, block=form.block, cluster=cluster_of(form),
+        smem=pool_bytes(form, (dweights is not None) + (dbiases is not None)), stream=stream,
+    )  # fmt: skip
+    sum_columns([(dweights, dweight), (dbiases, dbias)], blocks * form.rows, n, stream)

@@ -9,10 +9,13 @@ import flydsl.expr as fx
 
 from .form import Form
 from .lines import Lines, Place
-from .softmax_kernels import blocks_for, cluster_of, row_of
+from .softmax_kernels import blocks_for, cluster_of, registers_for, row_of, waiting_bytes
 
 if TYPE_CHECKING:
     from flydsl.expr.annotations import Value
+
+
+READ = ("x", "residual", "weight", "bias")
 
 
 def summed_at(lines: Lines, at: Place) -> Value:
@@ -82,7 +85,7 @@ def norm_rows_kernel(
             value = value + lines.read("bias", at)
         lines.write("out", at, value)
 
-    lines.each(finish)
+    lines.each(finish, [name for name in READ if name in lines.arrays])
     if fx.const_expr(scales is not None):
         lines.first(leave)
 
@@ -105,9 +108,10 @@ def norm_rows(
     stream: fx.Stream = fx.Stream(None),
 ):
     """Layer norm (`centred`) or RMS norm of x + residual; the sum, the means and reciprocal deviations on the side."""
-    # Two blocks of a multiprocessor, where registers would do for one and a half.
-    two = centred and form.block == 512 and form.turns > 4
     norm_rows_kernel(
         x, residual, weight, bias, out, summed, means, scales, m, n, eps, centred, form,
-        value_attrs={"nvvm.minctasm": 2} if two else {},
-    ).launch(grid=blocks_for(form, m), block=form.block, cluster=cluster_of(form), stream=stream)  # fmt: skip
+        value_attrs=registers_for(form),
+    ).launch(
+        grid=blocks_for(form, m), block=form.block, cluster=cluster_of(form),
+        smem=waiting_bytes(form, 1 if residual is None else 2), stream=stream,
+    )  # fmt: skip

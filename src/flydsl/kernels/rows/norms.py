@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 from flydsl.errors import DSLTypeError
 
-from .arrays import Given, HostArray, describe, matrix, same_place, shaped, vacant, vector, zeros
+from .arrays import Array, Given, HostArray, describe, matrix, same_place, shaped, vacant, vector, zeros
 from .call import (
     Result,
     arrays_only,
+    block_memory,
     call_key,
     check_apart,
     described,
@@ -25,17 +26,21 @@ from .call import (
     rows_in_place,
     rows_of,
 )
-from .form import MANY_TURNS, MOST_THREADS, SOME_TURNS, Form, form_of, known_form
+from .form import MANY_TURNS, MOST_THREADS, PROCESSORS, SOME_TURNS, Form, form_of, known_form
 from .softmax_entry import describe_rows
-
-PROCESSORS = 132
-"""Multiprocessors that gradients are summed for; a constant, so that sums are the same everywhere."""
-
 
 PARKS = {True: {6: 1, 7: 1, 8: 4}, False: {6: 1, 7: 2, 8: 2}}
 """Of so many units of a thread, those that wait in shared memory, with and without a mean: found by trying."""
 VECTORS_BYTES = 114688
 """Weight and bias together from which on they are about half of a multiprocessor's L1."""
+NARROW = {True: (4, 7, 8), False: (8,)}
+"""Units of a thread, with and without a mean, that are better kept as 16 bits than parked."""
+PASSING_BYTES = 2**26
+"""Rows that no cache holds until somebody else reads them: they leave it to weight and bias."""
+TWICE = 512
+"""Threads of a block that a multiprocessor is to have two of, where registers would do for one and a half."""
+RESIDENT = 512
+"""Threads of a multiprocessor that find registers for sums of columns beside their rows."""
 HELD = 16
 """Bytes that a thread has of an element of a row at least, beside the next row."""
 
@@ -211,7 +216,12 @@ def _form(op: str, rows: dict[str, HostArray | None], training: bool, centred: b
     # Two arrays would have to wait with a residual.
     waiting = parks(PARKS[centred]) if found["residual"] is None else None
     form = form_of(m, n, found, max(x.itemsize, 4), clusters=has_clusters(), most=most, parks=waiting)
-    form = _with_vectors(form, n, x.itemsize) if centred and waiting is not None else form
+    if waiting is not None and centred:
+        form = _with_vectors(form, n, x.itemsize)
+    if waiting is not None:
+        form = _tuned(form, m * n * x.itemsize, x.itemsize, centred)
+    if centred and form.block == TWICE and form.turns > SOME_TURNS:
+        form = known_form(form._replace(resident=2))
     plain = found["residual"] is None and found["weight"] is not None and (found["bias"] is not None) == centred
     whole = plain and form.unit > 1 and not form.edges and len(form.aligned) == len(given)
     one_type = len({v.dtype for v in given}) == 1 and x.dtype != "float64"
@@ -224,6 +234,19 @@ def _with_vectors(form: Form, n: int, size: int) -> Form:
     if not form.turns or form.cluster > 1 or form.edges or 2 * n * size <= VECTORS_BYTES or crowded:
         return form
     return known_form(form._replace(constant=True, streamed=size == 4 and form.block == MOST_THREADS))
+
+
+def _tuned(form: Form, nbytes: int, size: int, centred: bool) -> Form:
+    """Whole rows that fill their threads, as they were found fastest by trying (`benchmarks/row_forms.py`)."""
+    if form.edges or form.unit == 1 or form.cluster > 1:
+        return form
+    passes = nbytes > PASSING_BYTES
+    if size == 2 and form.block == TWICE and form.turns in NARROW[centred]:
+        resident = 3 if form.turns <= SOME_TURNS else 2
+        form = form._replace(narrow=True, parked=0, resident=resident, constant=passes, streamed=passes)
+    elif size == 4 and form.block == MOST_THREADS and form.turns > MANY_TURNS and passes:
+        form = form._replace(constant=True, streamed=True)
+    return known_form(form)
 
 
 def _in_shared_memory(centred: bool, rows: dict[str, HostArray | None], eps: float, stream: object) -> None:
@@ -379,15 +402,31 @@ def _way(op: str, rows: dict[str, HostArray | None], kinds: int) -> _Way:
     if kinds:
         # Sums stay with a thread, so that all rows are shared in the same way; the next row takes registers, too.
         form = form_of(m, n, found, max(held, HELD), edges=False, few=False)
+        # Sums are matrices in one piece, so that they have units where rows have.
+        more = ("dweights", "dbiases") if form.unit > 1 else ()
         if form.turns:
-            # Sums are matrices in one piece, so that they have units where rows have.
-            more = ("dweights", "dbiases") if form.unit > 1 else ()
-            form = form._replace(aligned=(*form.aligned, *more))
-            from .norm_gradients import RESIDENT
+            resident = max(RESIDENT // form.block, 1)
+            form = known_form(form._replace(aligned=(*form.aligned, *more), resident=resident))
+            return _Way(form, min(PROCESSORS * resident, -(-m // form.rows)), True, wide)
+        form = _pooled(m, n, found, kinds)
+        if form is not None:
+            return _Way(form, min(PROCESSORS, m), True, wide)
+    # Few rows have multiprocessors to spare; many are faster in loops.
+    form = form_of(m, n, found, held - sums, clusters=m < PROCESSORS and has_clusters())
+    return _Way(form, m * form.cluster if form.cluster > 1 else -(-m // form.rows), False, wide)
 
-            return _Way(form, min(PROCESSORS * max(RESIDENT // form.block, 1), -(-m // form.rows)), True, wide)
-    form = form_of(m, n, found, held - sums)
-    return _Way(form, -(-m // form.rows), False, wide)
+
+def _pooled(m: int, n: int, found: dict[str, Array | None], kinds: int) -> Form | None:
+    """Rows of whole units for which registers have room, if the sums of columns wait in shared memory."""
+    form = form_of(m, n, found, HELD, edges=False, few=False)
+    units = n // form.unit
+    team = TWICE if units <= SOME_TURNS * TWICE else MOST_THREADS
+    turns, size = -(-units // team), kinds * n * 4
+    if form.unit == 1 or turns > SOME_TURNS or size > block_memory() or form.unit % 4:
+        return None
+    if form.unit > 4 and team == MOST_THREADS:
+        return None  # widened elements find no registers
+    return known_form(form._replace(team=team, rows=1, turns=turns, pooled=True, narrow=form.unit > 4, resident=1))
 
 
 def _launch_backward(
@@ -418,13 +457,12 @@ def _launch_backward(
     )  # fmt: skip
     if all(v is None for v in made):
         return
-    from .columns import SLICES, column_sums, weight_sums
+    from .columns import slices_of, weight_sums
 
-    sums = [None if v is None else vacant(x, (SLICES, n), way.wide) for v in made]
-    weight_sums(dy, x, mean, scale, sums[0], sums[1], m, n, **more)
-    for part, total in zip(sums, made, strict=True):
-        if total is not None:
-            column_sums(part, total, SLICES, n, **more)
+    slices = slices_of(m)
+    sums = [None if v is None else vacant(x, (slices, n), way.wide) for v in made]
+    unit = form.unit if not form.edges and {"dy", "x"} <= set(form.aligned) else 1
+    weight_sums(dy, x, mean, scale, sums[0], sums[1], made[0], made[1], m, n, slices, unit, **more)
 
 
 __all__ = ["Gradients", "Norm", "layer_norm", "layer_norm_backward", "rms_norm", "rms_norm_backward"]

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from flydsl.expr.annotations import Value
 
 THREADS = 128
+TEAMS = (128, 64, 32, 16, 8)
+"""Threads of a token, of which some may be idle in the last turn."""
 
 
 @flyc.jit
@@ -66,6 +68,7 @@ def rope_kernel(
     positions: fx.Tensor | None,
     out_q: fx.Tensor,
     out_k: fx.Tensor | None,
+    tokens: fx.Int32,
     period: fx.Int32,
     places: fx.Int32,
     heads: fx.Int32,
@@ -74,10 +77,12 @@ def rope_kernel(
     sign: fx.Float32,
     pairs: fx.Constexpr[bool],
     unit: fx.Constexpr[int],
+    team: fx.Constexpr[int],
 ):
-    """A block has a token: all heads of its q and k. `unit` pairs are turned at once."""
+    """A team of threads has a token: all heads of its q and k. `unit` pairs are turned at once."""
     wide = wide_of(q.dtype)
-    token = fx.block_idx.x
+    row = fx.block_idx.x * (THREADS // team) + fx.thread_idx.x // team
+    token = fx.min(row, tokens - 1)
     asked = fx.Int64(token % period if positions is None else positions[token])
     known = (asked >= 0) & (asked < fx.Int64(places))
     position = fx.Int32(known.select(asked, fx.Int64(0)))
@@ -108,7 +113,7 @@ def rope_kernel(
         if k is not None and out_k is not None:
             when(head >= heads, lambda: head_of(k, out_k, head - heads, at))
 
-    _turns(fx.thread_idx.x, (heads + heads_k) * each, THREADS, work)
+    _turns(fx.thread_idx.x % team, (row < tokens).select((heads + heads_k) * each, fx.Int32(0)), team, work)
 
 
 @flyc.jit
@@ -129,12 +134,13 @@ def rope_rows(
     sign: fx.Float32,
     pairs: fx.Constexpr[bool],
     unit: fx.Constexpr[int],
+    team: fx.Constexpr[int],
     stream: fx.Stream = fx.Stream(None),
 ):
     """q and k, each (tokens, heads, dim), turned by the angles of their positions, or of token % period."""
     rope_kernel(
-        q, k, cos, sin, positions, out_q, out_k, period, places, heads, heads_k, half, sign, pairs, unit
-    ).launch(grid=tokens, block=THREADS, stream=stream)  # fmt: skip
+        q, k, cos, sin, positions, out_q, out_k, tokens, period, places, heads, heads_k, half, sign, pairs, unit, team
+    ).launch(grid=fx.ceildiv(tokens, THREADS // team), block=THREADS, stream=stream)  # fmt: skip
 
 
 def rope(
@@ -177,12 +183,18 @@ def rope(
         half = q.shape[-1] // 2
         given = [x for x in (*inputs, *results, cos, sin) if x is not None]
         unit = _unit(op, half, interleaved, given)
+        heads = q.shape[-2] + (0 if k is None else k.shape[-2])
         rope_rows(
             q3, inputs[1], cos, sin, None if positions is None else vector(positions), results[0], results[1],
             q3.shape[0], q.shape[-3], cos.shape[0], q.shape[-2], 0 if k is None else k.shape[-2], half,
-            -1.0 if inverse else 1.0, interleaved, unit, **more_of(stream),
+            -1.0 if inverse else 1.0, interleaved, unit, _team(heads * half // unit), **more_of(stream),
         )  # fmt: skip
     return outs[0] if k is None else tuple(outs)
+
+
+def _team(count: int) -> int:
+    """The threads that so many turns of a token keep busiest; of equal ones the most."""
+    return max(TEAMS, key=lambda team: (count / (-(-count // team) * team), team))
 
 
 def _heads(x: HostArray) -> HostArray:

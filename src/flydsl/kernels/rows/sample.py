@@ -18,7 +18,7 @@ from flydsl.errors import DSLTypeError, DSLValueError
 from .arrays import Given, HostArray, describe, matrix, same_place, shaped, vacant, vector
 from .call import arrays_only, described, dtype_of, more_of, recall
 from .form import Form, form_of
-from .largest import LOWEST, count_up
+from .largest.one import LOWEST, count_up
 from .lines import ADD, MAX, Lines, Place, power
 from .softmax_entry import describe_rows
 from .softmax_kernels import blocks_for, row_of, top_and_sum

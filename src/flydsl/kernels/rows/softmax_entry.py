@@ -24,7 +24,7 @@ from .call import (
     rows_in_place,
     rows_of,
 )
-from .form import Form, form_of
+from .form import MOST_THREADS, PROCESSORS, Form, form_of, known_form
 
 LONG_BYTES = 65536
 """Rows of 16-bit elements from which on shared memory is the better place; see `annotated.py`."""
@@ -32,6 +32,8 @@ LONGER_BYTES = 114688
 """Rows of which a multiprocessor has no room for two."""
 PARKS = {7: 2, 8: 4}
 """Of so many units of a thread, those that wait in shared memory: found by trying (`benchmarks/row_forms.py`)."""
+PARKED = 4
+"""The same in the largest blocks."""
 
 
 def softmax(x: HostArray, *, out: HostArray | None = None, stream: object = None) -> Given:
@@ -120,6 +122,8 @@ def _form(op: str, rows: dict[str, HostArray], log: bool) -> Form | None:
     assert x is not None
     m, n = x.shape
     form = form_of(m, n, found, max(x.itemsize, 4), clusters=has_clusters(), parks=parks(PARKS), longest=12)
+    if form.parked and form.block == MOST_THREADS:
+        form = known_form(form._replace(parked=PARKED))
     whole = form.unit > 1 and not form.edges and len(form.aligned) == 2
     shared = not form.turns or (x.itemsize == 2 and LONG_BYTES < n * x.itemsize <= LONGER_BYTES)
     return None if whole and not log and shared and x.dtype != "float64" else form
@@ -150,7 +154,9 @@ def _backward(op: str, y: HostArray, dy: HostArray, out: HostArray | None, log: 
         def decide() -> Form:
             found = described(op, rows)
             same_place(op, found)
-            return form_of(m, n, found, sum(x.itemsize for x in (found["y"], found["dy"]) if x is not None))
+            held = sum(x.itemsize for x in (found["y"], found["dy"]) if x is not None)
+            # Few rows have multiprocessors to spare; many are faster in loops.
+            return form_of(m, n, found, held, clusters=m < PROCESSORS and has_clusters())
 
         from .softmax_kernels import softmax_back
 

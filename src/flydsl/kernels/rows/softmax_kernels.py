@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl.expr.nvgpu.target import trace_target
 
-from .form import Form
+from .form import UNIT_BYTES, Form
 from .lines import ADD, MAX, Lines, Place, logarithm, pick, power
 
 if TYPE_CHECKING:
@@ -32,6 +34,17 @@ def blocks_for(form: Form, m: fx.Int32) -> fx.Int32:
 def cluster_of(form: Form) -> int | None:
     """Blocks of a cluster, where there are any."""
     return form.cluster if form.cluster > 1 else None
+
+
+def registers_for(form: Form) -> dict[str, int]:
+    """What tells the compiler how many blocks of a multiprocessor share its registers, where that can be said."""
+    target = trace_target()
+    return {"nvvm.minctasm": form.resident} if form.resident and target is not None and target.has("nvidia") else {}
+
+
+def waiting_bytes(form: Form, arrays: int = 1) -> int:
+    """Shared memory for the units of so many arrays that wait between the passes."""
+    return arrays * form.parked * form.block * UNIT_BYTES
 
 
 def top_and_sum(lines: Lines, name: str) -> tuple[fx.Numeric, fx.Numeric]:
@@ -61,10 +74,29 @@ def top_and_sum(lines: Lines, name: str) -> tuple[fx.Numeric, fx.Numeric]:
             powers = pick(at.here, powers, 0.0)
         return [more, total * power(top - more) + powers]
 
-    mine, total = (cast("fx.Numeric", v) for v in lines.collect([wide(LOWEST[wide]), wide(0.0)], follow))
+    mine, total = (cast("fx.Numeric", v) for v in lines.collect([wide(LOWEST[wide]), wide(0.0)], follow, [name]))
     (top,) = lines.meet([mine], [MAX])
     (total,) = lines.meet([total * cast("fx.Numeric", power(mine - top))], [ADD])
     return top, total
+
+
+def top_of_all_and_warp(lines: Lines, name: str) -> tuple[fx.Numeric, fx.Numeric, fx.Numeric]:
+    """The largest value of a row, that of the warp's share, which its powers are relative to, and the sum of powers.
+
+    Warps then meet once: the sum of each is scaled to the largest value of all.
+    """
+    wide = lines.wide
+    if not lines.form.turns or lines.form.team <= fx.num_warp_threads():
+        top, total = top_and_sum(lines, name)
+        return top, top, total
+    lines.fetch(name)
+    (mine,) = lines.fold_warp(lambda at: [lines.read(name, at)], [MAX])
+    mine = fx.maxnumf(mine, wide(LOWEST[wide]))  # nothing but -inf has no difference to itself
+    (total,) = lines.fold_warp(lambda at: [power_at(lines, name, at, mine)], [ADD])
+    (tops, totals), width = lines.join([mine, total])
+    top = fx.coop.warp_reduce(functools.reduce(fx.maxnumf, tops), MAX, width=width)
+    parts = [t * cast("fx.Numeric", power(m - top)) for m, t in zip(tops, totals, strict=True)]
+    return top, mine, fx.coop.warp_reduce(functools.reduce(lambda a, b: a + b, parts), ADD, width=width)
 
 
 def power_at(lines: Lines, name: str, at: Place, top: fx.Numeric) -> Value:
@@ -77,13 +109,13 @@ def softmax_rows_kernel(
     x: fx.Tensor, out: fx.Tensor, m: fx.Int32, n: fx.Int32, log: fx.Constexpr[bool], form: fx.Constexpr[Form]
 ):
     lines = Lines(form, row_of(form), m, n, x=x, out=out)
-    top, total = top_and_sum(lines, "x")
+    top, mine, total = top_of_all_and_warp(lines, "x")
     if fx.const_expr(log):
         shift = top + logarithm(total)
-        lines.each(lambda at: lines.write("out", at, lines.read("x", at) - shift))
+        lines.each(lambda at: lines.write("out", at, lines.read("x", at) - shift), ["x"])
     else:
-        scale = 1.0 / total
-        lines.each(lambda at: lines.write("out", at, power_at(lines, "x", at, top) * scale))
+        scale = power(mine - top) / total if mine is not top else 1.0 / total
+        lines.each(lambda at: lines.write("out", at, power_at(lines, "x", at, mine) * scale), ["x"])
 
 
 @flyc.jit
@@ -97,8 +129,8 @@ def softmax_rows(
     stream: fx.Stream = fx.Stream(None),
 ):
     """Softmax, or its logarithm, of `m` rows of `n` elements."""
-    softmax_rows_kernel(x, out, m, n, log, form).launch(
-        grid=blocks_for(form, m), block=form.block, cluster=cluster_of(form), stream=stream
+    softmax_rows_kernel(x, out, m, n, log, form, value_attrs=registers_for(form)).launch(
+        grid=blocks_for(form, m), block=form.block, cluster=cluster_of(form), smem=waiting_bytes(form), stream=stream
     )
 
 
@@ -116,10 +148,12 @@ def softmax_back_kernel(
     lines.fetch("y", "dy")
     if fx.const_expr(log):
         (total,) = lines.fold(lambda at: [lines.read("dy", at)], [ADD])
-        lines.each(lambda at: lines.write("dx", at, lines.read("dy", at) - power(lines.read("y", at)) * total))
+        lines.each(
+            lambda at: lines.write("dx", at, lines.read("dy", at) - power(lines.read("y", at)) * total), ["y", "dy"]
+        )
     else:
         (dot,) = lines.fold(lambda at: [lines.read("y", at) * lines.read("dy", at)], [ADD])
-        lines.each(lambda at: lines.write("dx", at, lines.read("y", at) * (lines.read("dy", at) - dot)))
+        lines.each(lambda at: lines.write("dx", at, lines.read("y", at) * (lines.read("dy", at) - dot)), ["y", "dy"])
 
 
 @flyc.jit

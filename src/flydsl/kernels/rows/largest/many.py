@@ -1,8 +1,11 @@
 """Many largest elements of a row, in two passes over it.
 
-Each thread finds the largest of its own elements. The k-th largest of those is at most the k-th largest of the row, so
-whatever is below it is out. What is left belongs to k threads, and is little more than k elements unless one thread has
-many of the largest: it is sorted in shared memory. Where there is no room for it, a pass finds one element, k times.
+Each thread finds the unit that has the largest of its own elements. The k-th largest of those is at most the k-th
+largest of the row, so whatever is below it is out. What is left belongs to k threads, and is little more than k
+elements unless one thread has many of the largest: it is sorted in shared memory. Where there is no room for it, a pass
+finds one element, k times.
+
+Few long rows are cut into parts, so that all multiprocessors have some; the largest of what parts have are the row's.
 """
 
 from __future__ import annotations
@@ -13,8 +16,8 @@ from typing import TYPE_CHECKING, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from .form import Form
-from .lines import Lines, Place, when
+from ..form import BUSY, Form
+from ..lines import Lines, Place, either, when
 
 if TYPE_CHECKING:
     from flydsl.expr.annotations import Value
@@ -23,12 +26,38 @@ MOST_THREADS = 1024
 """Threads of a block, and the most elements that are looked for."""
 MOST_CANDIDATES = 4096
 """Candidates that shared memory has room for: 32 KiB."""
+LEAST_THREADS, SOME_THREADS = 64, 256
+LEAST_PART, WHOLE, MOST_PARTS = 4096, 64, 32
+"""Elements of a part at least, what all but the last are multiples of, and how many of them leave it enough."""
+AHEAD = 4
+"""Units that a thread reads at once."""
 LOWEST_KEY, LOWEST, HIGHEST = -(2**31), -(2**63), 2**63 - 1
 
 
+def parts_of(m: int, n: int, k: int, unit: int) -> tuple[int, int]:
+    """Parts of each row, and the elements of all but the last part."""
+    parts = 1
+    while (
+        2 * parts * m * threads_for(n // unit, k) <= BUSY
+        and parts < MOST_PARTS
+        and n // (2 * parts) >= max(LEAST_PART, 4 * k)
+    ):
+        parts *= 2
+    length = -(-n // (parts * WHOLE)) * WHOLE
+    return parts, length
+
+
 def threads_for(units: int, k: int) -> int:
-    """Threads of a row: as many as it has units, and as are looked for."""
-    return min(max(1 << (max(units, k) - 1).bit_length(), 64), MOST_THREADS)
+    """Threads of a row: twice as many as are looked for, so that their largest elements are a good bound.
+
+    More would only sort more of them, and leave a multiprocessor fewer rows.
+    """
+    most = max(SOME_THREADS, _power(2 * k))
+    return min(max(min(most, _power(units)), _power(k), LEAST_THREADS), MOST_THREADS)
+
+
+def _power(x: int) -> int:
+    return 1 << (x - 1).bit_length()
 
 
 def keys_of(values: Value, size: int) -> list[fx.Int32]:
@@ -76,20 +105,35 @@ def _for_each(first: fx.Int32, end: fx.Int32, step: int, work: Callable[[fx.Int3
         work(i)
 
 
-@flyc.jit
-def _either(which: fx.Boolean, work: Callable[[], None], other: Callable[[], None]):
-    if which:
-        work()
-    else:
-        other()
+def part_of(x: fx.Tensor, first: fx.Int32) -> fx.Tensor:
+    """The columns of a matrix from `first` on."""
+    return fx.make_view(fx.get_iter(x) + first, fx.get_layout(x))
+
+
+def _highest(values: Value) -> Value:
+    """The largest of the elements, a NaN before all."""
+    return values.reduce("maximumf") if isinstance(values, fx.Vector) else values
 
 
 @flyc.kernel
 def many_largest_kernel(
-    x: fx.Tensor, values: fx.Tensor, numbers: fx.Tensor, n: fx.Int32, k: fx.Int32, form: fx.Constexpr[Form]
+    x: fx.Tensor,
+    names: fx.Tensor | None,
+    values: fx.Tensor,
+    numbers: fx.Tensor,
+    length: fx.Int32,
+    n: fx.Int32,
+    k: fx.Int32,
+    parts: fx.Constexpr[int],
+    form: fx.Constexpr[Form],
 ):
     row, thread, threads = fx.block_idx.x, fx.thread_idx.x, form.team
     room = min(8 * threads, MOST_CANDIDATES)
+    begin, column = fx.Int32(0), fx.Int32(0)
+    if fx.const_expr(parts > 1):
+        part = row % parts
+        row, begin, column = row // parts, part * length, part * k
+        x, n = part_of(x, begin), fx.min(length, n - begin)
     shared = fx.SharedAllocator()
     firsts = shared.allocate(fx.Array[fx.Int64, threads, 16]).peek()
     held = shared.allocate(fx.Array[fx.Int64, room, 16]).peek()
@@ -99,12 +143,12 @@ def many_largest_kernel(
 
     def look(at: Place, so_far: list[Value]) -> list[Value]:
         best, number = so_far
-        for i, key in enumerate(keys_of(lines.read("x", at), at.size)):
-            # Numbers rise, so that the first of equal ones stays; the edge is looked at last, its front comes first.
-            more = (key > best) | ((key == best) & (at.at + i < number)) if at.size == 1 else key > best
-            more = more if at.here is True else more & at.here
-            best, number = more.select(key, best), more.select(at.at + i, number)
-        return [best, number]
+        (key,) = keys_of(_highest(lines.read("x", at)), 1)
+        last = at.at + (at.size - 1)  # no element with that value is behind it
+        # Numbers rise, so that the first of equal ones stays; the edge is looked at last, its front comes first.
+        more = (key > best) | ((key == best) & (last < number)) if at.size == 1 else key > best
+        more = more if at.here is True else more & at.here
+        return [more.select(key, best), more.select(last, number)]
 
     best, number = lines.collect([fx.Int32(LOWEST_KEY), fx.Int32(2**31 - 1)], look, ("x",))
     firsts[thread] = rank_of(cast("fx.Int32", best), cast("fx.Int32", number))
@@ -121,9 +165,14 @@ def many_largest_kernel(
         when(place < room, lambda: held.__setitem__(place, rank))
 
     def choose(at: Place) -> None:
-        for i, key in enumerate(keys_of(lines.read("x", at), at.size)):
-            here = key >= lowest if at.here is True else (key >= lowest) & at.here
-            when(here, lambda key=key, i=i: consider(rank_of(key, at.at + i)))
+        read = lines.read("x", at)
+        (highest,) = keys_of(_highest(read), 1)
+        here = highest >= lowest if at.here is True else (highest >= lowest) & at.here
+        when(here, lambda: look_closer(at, read))
+
+    def look_closer(at: Place, read: Value) -> None:
+        for i, key in enumerate(keys_of(read, at.size)):
+            when(key >= lowest, lambda key=key, i=i: consider(rank_of(key, at.at + i)))
 
     def consider(rank: fx.Int64) -> None:
         when(rank >= bound, lambda: take(rank))
@@ -134,8 +183,9 @@ def many_largest_kernel(
 
     def leave(j: fx.Int32, rank: fx.Int64) -> None:
         at = number_of(rank)
-        numbers[row, j] = numbers.dtype(at)
-        values[row, j] = values.dtype(line[at])
+        name = begin + at if names is None else names[row, at]
+        numbers[row, column + j] = numbers.dtype(name)
+        values[row, column + j] = values.dtype(line[at])
 
     def sort_them() -> None:
         bits = fx.Int32(0)
@@ -147,7 +197,7 @@ def many_largest_kernel(
     def one_by_one() -> None:
         _passes(k, lambda j, below: _next(lines, firsts, threads, j, below, leave))
 
-    _either(found <= room, sort_them, one_by_one)
+    either(found <= room, sort_them, one_by_one)
 
 
 @flyc.jit
@@ -192,13 +242,21 @@ def _next(
 @flyc.jit
 def many_largest_rows(
     x: fx.Tensor,
+    names: fx.Tensor | None,
     values: fx.Tensor,
     numbers: fx.Tensor,
     m: fx.Int32,
+    length: fx.Int32,
     n: fx.Int32,
     k: fx.Int32,
+    parts: fx.Constexpr[int],
     form: fx.Constexpr[Form],
     stream: fx.Stream = fx.Stream(None),
 ):
-    """The `k` largest elements of each row, at most as many as a block has threads, and their numbers."""
-    many_largest_kernel(x, values, numbers, n, k, form).launch(grid=m, block=form.team, stream=stream)
+    """The `k` largest elements of each row, at most as many as a block has threads, and their numbers, or their names.
+
+    Of rows in several parts, each of `length` but the last, `k` of each part.
+    """
+    many_largest_kernel(x, names, values, numbers, length, n, k, parts, form).launch(
+        grid=m * parts, block=form.team, stream=stream
+    )
