@@ -59,10 +59,10 @@ MLA_SHAPES = [(132, 16, 4096), (64, 64, 8192), (132, 128, 4096), (1, 16, 131072)
 """Sequences, heads, keys."""
 MLA_FORMS = {"64 s2": (64, 2), "32 s4": (32, 4)}
 BACKWARD_FORMS = {
-    64: {"m128": (128, False), "m64": (64, False), "m128 ordered": (128, True)},
-    128: {"m64": (64, False), "m64 ordered": (64, True)},
+    64: {"m128 s2": (128, False, 2), "m128 s3": (128, False, 3), "m128 s2 ordered": (128, True, 2)},
+    128: {"m64 s2": (64, False, 2), "m64 s3": (64, False, 3), "m64 s2 ordered": (64, True, 2)},
 }
-"""Queries of a step, and whether sums have an order."""
+"""Queries of a step, whether sums have an order, and stages."""
 
 
 def tiles(kind: str, d: int) -> dict[str, Tile]:
@@ -92,11 +92,12 @@ _forms: dict[object, Latent] = {}
 
 
 def gradients(d: int, name: str) -> None:
-    m, ordered = BACKWARD_FORMS[d][name]
+    m, ordered, stages = BACKWARD_FORMS[d][name]
     key = (d, name)
 
-    def form(d: int, right: bool, left: bool, _: bool, wide: bool) -> Sides:
-        return _sides.setdefault((*key, right, left, wide), Sides(d, right, left, m, ordered, wide))
+    def form(d: int, right: bool, left: bool, _: bool, wide: bool, dropout: bool) -> Sides:
+        made = Sides(d, right, left, m, ordered, wide, dropout, stages)
+        return _sides.setdefault((*key, right, left, wide, dropout), made)
 
     backward.form_for = form
 

@@ -30,6 +30,7 @@ def gradients(q, k, v, grad, **more):
         ("native", (1, 33, 20, 2, 2, 16, 16), {"window": (7, 3), "softcap": 2.0, "scale": 0.4}, torch.float32),
         ("sm_90a", (1, 70, 140, 2, 1, 64, 64), {"causal": True}, torch.bfloat16),
         ("sm_90a", (1, 18, 20, 2, 1, 16, 16), {}, torch.bfloat16),
+        ("sm_90a", (1, 200, 150, 2, 1, 128, 128), {"causal": True}, torch.bfloat16),
         ("sm_90a", (1, 70, 140, 2, 2, 128, 128), {"window": (40, 20), "deterministic": True}, torch.float16),
         ("gfx942", (1, 18, 20, 2, 1, 16, 16), {"causal": True}, torch.float16),
     ],

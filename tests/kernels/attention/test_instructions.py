@@ -99,8 +99,9 @@ def product_kernel(y: fx.Pointer, stage: fx.Int32):
     for k in fx.range_constexpr(4):
         fx.gemm(mma, sums, a[None, None, k, 0], b[None, None, k, stage], sums)
     nv.wgmma_wait(0, sums)
+    values = sums.load().reshape(32)
     for i in fx.range_constexpr(8):
-        y[fx.thread_idx.x * 8 + i] = sums[(0, 0, i), 0, 0]
+        nv.add_global(y + fx.thread_idx.x * 32 + 4 * i, values.shuffle(values, [4 * i + e for e in range(4)]))
 
 
 @flyc.jit
@@ -109,7 +110,28 @@ def product(y: fx.Tensor, stage: fx.Int32):
 
 
 def test_descriptors_of_one_operand_differ_by_an_addition():
-    text = flyc.compile(product, np.zeros(1024, "f4"), 1, target="cuda:sm_90a").artifact.binary("ptx").decode()
+    text = flyc.compile(product, np.zeros(4096, "f4"), 1, target="cuda:sm_90a").artifact.binary("ptx").decode()
     assert text.count("wgmma.mma_async") == 4
     # The address of each operand is cut to a field of the descriptor once.
     assert sum(text.count(word) for word in ("bfe.u", "shr.u")) <= 2
+    assert text.count("red.relaxed.gpu.global.add.v4.f32") == 8
+
+
+@flyc.kernel
+def adding_kernel(y: fx.Pointer):
+    at = fx.thread_idx.x % 2 * 4
+    fx.nvgpu.add_global(y + at, fx.Vector.from_elements([fx.Float32(i + 0.5) for i in range(4)], fx.Float32))
+    fx.nvgpu.add_global(y + at, fx.Vector.filled(2, 1.0, fx.Float32))
+
+
+@flyc.jit
+def adding(y: fx.Tensor):
+    adding_kernel(fx.get_iter(y)).launch(grid=2, block=32)
+
+
+@pytest.mark.parametrize("arch", ["native", "sm_90a"])
+def test_several_values_are_added(arch: str, emulate):
+    emulate(arch)
+    y = np.arange(8, dtype="f4")
+    adding(y)
+    np.testing.assert_array_equal(y, np.arange(8) + 32 * np.array([1.5, 2.5, 2.5, 3.5] * 2))

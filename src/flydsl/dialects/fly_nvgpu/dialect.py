@@ -24,6 +24,7 @@ FlyNvgpu = Dialect(
         ops.UniformOp,
         ops.WgmmaWaitOp,
         ops.HoldOp,
+        ops.AddGlobalOp,
         ops.TmaLoadOp,
         ops.TmaStoreOp,
         *bulk.OPS,

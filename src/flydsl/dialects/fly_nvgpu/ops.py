@@ -21,6 +21,7 @@ from xdsl.irdl import (
 )
 
 from ...errors import DSLCompileError
+from ...ir.builder import int_attr
 from ...target import since
 from ..fly.atoms import AtomEmulation, AtomLowering, Operand
 from ..upstream import llvm, scf
@@ -313,6 +314,31 @@ class HoldOp(NvOp):
         return ()
 
     def emulate(self, low: AtomEmulation, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        return ()
+
+
+@irdl_op_definition
+class AddGlobalOp(NvOp):
+    """Two or four floats added to global memory, each for itself: where, and the values."""
+
+    name = "fly_nvgpu.add_global"
+
+    def lower(self, low: AtomLowering, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        reg.require(low, "add_global", "bulk_copy")
+        count = len(operands) - 1
+        names = ", ".join(f"${i + 1}" for i in range(count))
+        text = f"red.relaxed.gpu.global.add.v{count}.f32 [$0], {{{names}}};"
+        asm(low, text, ",".join(["l", *["f"] * count, "~{memory}"]), operands, None, memory="write")
+        return ()
+
+    def emulate(self, low: AtomEmulation, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        place, *values = operands
+        props: dict[str, Attribute] = {
+            "bin_op": int_attr(llvm.ATOMIC_BINARY.index("fadd"), i64),
+            "ordering": int_attr(llvm.ORDERINGS["monotonic"], i64),
+        }
+        for i, value in enumerate(values):
+            low.b.op1(llvm.AtomicRMWOp, (low.at(place, 4 * i), value), value.type, dict(props))
         return ()
 
 

@@ -11,7 +11,7 @@ from importlib import import_module
 _MODULES: dict[str, str] = {
     "atoms": "MMA WGMMA CpAsync CpAsync32b CpAsync64b CpAsync128b LdMatrix StMatrix",
     "convert": "from_fp8 to_fp8",
-    "global_memory": "LoadGlobal StoreGlobal load_global store_global",
+    "global_memory": "LoadGlobal StoreGlobal add_global load_global store_global",
     "bulk": "bulk_load bulk_send bulk_store bulk_reduce bulk_prefetch BulkLoad BulkStore BulkReduce",
     "sync": (
         "MBarrier cp_async_commit cp_async_wait cp_async_wait_all fence_proxy_async fence_mbarrier_init named_barrier "

@@ -14,7 +14,8 @@ from .bulk import (
 )
 from .convert import from_fp8 as from_fp8, to_fp8 as to_fp8
 from .global_memory import (
-    LoadGlobal as LoadGlobal, StoreGlobal as StoreGlobal, load_global as load_global, store_global as store_global,
+    LoadGlobal as LoadGlobal, StoreGlobal as StoreGlobal, add_global as add_global, load_global as load_global,
+    store_global as store_global,
 )
 from .sync import (
     MBarrier as MBarrier, any_lane as any_lane, cp_async_commit as cp_async_commit, cp_async_wait as cp_async_wait,

@@ -58,6 +58,11 @@ def hold(place: SSAValue, value: SSAValue) -> None:
     current().opn(ops.HoldOp, (place, value), ())
 
 
+def add_global(place: SSAValue, values: Sequence[SSAValue]) -> None:
+    """Values added to global memory."""
+    current().opn(ops.AddGlobalOp, (place, *values), ())
+
+
 def tma_load(
     dst: SSAValue,
     barrier: SSAValue,

@@ -9,8 +9,8 @@ import flydsl.expr as fx
 
 from .dropout import Drop, in_rows
 
-ROWS, STAGES = 128, 2
-"""Keys of a block, and steps of queries that are in shared memory."""
+ROWS = 128
+"""Keys of a block."""
 
 
 class Sides(NamedTuple):
@@ -25,12 +25,14 @@ class Sides(NamedTuple):
     wide: bool = True
     """Rows of the result are 16-byte units."""
     dropout: bool = False
+    stages: int = 2
+    """Steps of queries that are in shared memory."""
 
     @property
     def smem(self) -> int:
         held = 2 * 2 * ROWS * self.d
-        walked = STAGES * (2 * 2 * self.m * self.d + 2 * 4 * self.m)
-        return held + walked + 2 * 2 * ROWS * self.m + 4 * self.m * self.d + 256
+        walked = self.stages * (2 * 2 * self.m * self.d + 2 * 4 * self.m)
+        return held + walked + 2 * 2 * ROWS * self.m + (4 * self.m * self.d if self.ordered else 0) + 256
 
     @property
     def columns(self) -> int:
@@ -134,5 +136,5 @@ def kept(weights: fx.Tensor, drop: Drop | None) -> fx.Vector:
 
 
 __all__ = [
-    "ROWS", "STAGES", "Reach", "Sides", "derive", "kept", "mask", "masked", "steps_of", "thin", "weigh",
+    "ROWS", "Reach", "Sides", "derive", "kept", "mask", "masked", "steps_of", "thin", "weigh",
 ]  # fmt: skip

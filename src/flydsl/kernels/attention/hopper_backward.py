@@ -3,10 +3,11 @@
 Everything is computed transposed, with keys as rows: scores K Q^T and the weights' gradients V dO^T come from shared
 memory; weights and scores' gradients stay in registers, as the first operands of dV += P^T dO and dK += dS^T Q. For dQ
 scores' gradients go to shared memory, where both consumers read them; each has half of dQ (of its columns, or of 128
-queries), which the copy engine adds to the sums in memory, in f32. These lie as the registers of a product do, and
-`round_kernel` puts them in order. All heads of queries that share the keys are walked.
+queries), which its threads add to the sums in memory, in f32, while the tensor cores are with dK. The sums lie as the
+registers of a product do, and `round_kernel` puts them in order. All heads of queries that share the keys are walked.
 
-With `Sides.ordered` blocks add one after the other, in the order of their keys: the bits of dQ are always the same.
+With `Sides.ordered` blocks add one after the other, in the order of their keys: the bits of dQ are always the same. Its
+parts then go through shared memory to the copy engine, which says when it has added them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from ..matmul.hopper_out import swizzle
-from .backward_steps import ROWS, STAGES, Reach, Sides, derive, kept, mask, masked, steps_of, thin, weigh
+from .backward_operands import accumulators, add_products, held_columns, held_rows, multiply, turned, walked
+from .backward_steps import ROWS, Reach, Sides, derive, kept, mask, masked, steps_of, thin, weigh
 from .dropout import Drop
 from .fetching import fetch, load_map
 from .rounding import UNIT, round_kernel, sides_kernel
@@ -47,19 +49,19 @@ def backward_kernel(
     nv = fx.nvgpu
     tid = fx.thread_idx.x
     role = nv.uniform(tid // 128)
-    d, m, columns = form.d, form.m, form.columns
+    d, m, columns, stages = form.d, form.m, form.columns, form.stages
     base_k = fx.get_dyn_shared(dtype)
     base_v = base_k + ROWS * d
     base_q = base_v + ROWS * d
-    base_g = base_q + STAGES * m * d
-    base_s = base_g + STAGES * m * d
+    base_g = base_q + stages * m * d
+    base_s = base_g + stages * m * d
     staged = fx.recast_iter(fx.Float32, base_s + 2 * ROWS * m)
-    sides = staged + m * d
-    barriers = nv.MBarrier(fx.recast_iter(fx.Int64, sides + STAGES * 2 * m))
-    held, full_q, full_g, empty = barriers, barriers[1], barriers[1 + STAGES], barriers[1 + 2 * STAGES]
+    sides = staged + (m * d if form.ordered else 0)
+    barriers = nv.MBarrier(fx.recast_iter(fx.Int64, sides + stages * 2 * m))
+    held, full_q, full_g, empty = barriers, barriers[1], barriers[1 + stages], barriers[1 + 2 * stages]
     if tid == 0:
         held.init(1)
-        for s in fx.range_constexpr(STAGES):
+        for s in fx.range_constexpr(stages):
             full_q[s].init(1)
             full_g[s].init(1)
             empty[s].init(CONSUMERS)
@@ -87,7 +89,7 @@ def backward_kernel(
                 full_g[stage].expect_tx(2 * m * d)
                 fetch(load_grad, base_g + stage * (m * d), full_g[stage], row, from_head, batch, m, d)
                 stage = stage + 1
-                if stage == STAGES:
+                if stage == stages:
                     stage = fx.Int32(0)
                     phase = phase ^ 1
     else:
@@ -100,8 +102,7 @@ def backward_kernel(
         half_mma = fx.make_tiled_mma(fx.make_mma_atom(nv.WGMMA(columns, 16, dtype, major_a="mn", major_b="mn")), alone)
         first, second, third = product.get_slice(0), sums_mma.get_slice(0), half_mma.get_slice(0)
         wide = span(d)
-        mine = consumer * (64 * wide)
-        keys, values = (first.partition_A(held_rows(base + mine, d)) for base in (base_k, base_v))
+        keys, values = (first.partition_A(held_rows(base + consumer * (64 * wide), d)) for base in (base_k, base_v))
         queries, grads = (first.partition_B(walked(base, form)) for base in (base_q, base_g))
         queries_t, grads_t = (second.partition_B(turned(base, form)) for base in (base_q, base_g))
         # Scores' gradients lie in boxes of 64 queries, the contiguous ones: a consumer has a box of its own, or half of
@@ -110,9 +111,7 @@ def backward_kernel(
         slopes_smem = fx.apply_swizzle(slopes_base, swizzle(128))
         slopes_all = third.partition_A(fx.make_view(slopes_smem, fx.make_layout((64, ROWS, 2), (1, 64, ROWS * m))))
         half_base = base_k if m == 128 else base_k + consumer * (ROWS * wide if columns % wide == 0 else columns)
-        inner = min(columns, wide)
-        half_layout = fx.make_layout(((inner, columns // inner), ROWS), ((1, ROWS * wide), wide))
-        half_keys = third.partition_B(fx.make_view(fx.apply_swizzle(half_base, swizzle(2 * wide)), half_layout))
+        half_keys = third.partition_B(held_columns(half_base, d, columns))
         scores, slopes = (accumulators(m) for _ in range(2))
         sums_k, sums_v, part_q = accumulators(d), accumulators(d), accumulators(columns)
         operand = fx.make_layout(((2, 2, 2), 1, m // 16), ((1, 2, 4), 0, 8))
@@ -141,9 +140,9 @@ def backward_kernel(
             which = i // fx.max(steps, 1)
             row, from_head = (low + i - which * steps) * m, head * group + which
             full_q[stage].wait(phase)
-            multiply(product, scores, keys, queries[None, None, None, stage], d)
+            multiply(product, scores, keys, queries[None, None, None, stage], d // 16)
             full_g[stage].wait(phase)
-            multiply(product, slopes, values, grads[None, None, None, stage], d)
+            multiply(product, slopes, values, grads[None, None, None, stage], d // 16)
             nv.wgmma_wait(1, scores)
             side = sides + (stage * (2 * m) + member % 4 * 2)
             if masked(block, row, form, reach):
@@ -158,47 +157,38 @@ def backward_kernel(
                 derive(scores, slopes, side + m, share)
                 slopes_half.store(slopes.load().to(dtype).reshape(slopes_half.shape.unpack()))
             weights.store(kept(scores, drop).to(dtype).reshape(weights.shape.unpack()))
-            for k in fx.range_constexpr(m // 16):
-                fx.gemm(sums_mma, sums_v, weights[None, None, k], grads_t[None, None, k, stage], sums_v)
-            nv.wgmma_commit()
+            add_products(sums_mma, sums_v, weights, grads_t[None, None, None, stage], m // 16)
             if fx.const_expr(m < 128):
                 nv.wgmma_wait(1, slopes)
                 derive(scores, slopes, side + m, share)
                 slopes_half.store(slopes.load().to(dtype).reshape(slopes_half.shape.unpack()))
-            for k in fx.range_constexpr(m // 16):
-                fx.gemm(sums_mma, sums_k, slopes_half[None, None, k], queries_t[None, None, k, stage], sums_k)
-            nv.wgmma_commit()
             # Two places take turns: who writes here has met the others since they read it.
             turn = i % 2
             flat = fx.make_rmem_tensor(scores.layout, dtype)
             flat.store(slopes_half.load().reshape(scores.shape.unpack()))
             fx.copy(store, copy.retile(flat), to_slopes[None, None, None, turn])
             nv.named_barrier(1, 256).sync()
-            for k in fx.range_constexpr(ROWS // 16):
-                mma = half_mma.set_value("accumulate", fx.Int32(0)) if k == 0 else half_mma
-                fx.gemm(mma, part_q, slopes_all[None, None, k, turn], half_keys[None, None, k], part_q)
-            nv.wgmma_commit()
-            nv.wgmma_wait(1)
+            multiply(half_mma, part_q, slopes_all[None, None, None, turn], half_keys, ROWS // 16)
+            add_products(sums_mma, sums_k, slopes_half, queries_t[None, None, None, stage], m // 16)
+            wrapped = stage == stages - 1
+            next_stage, next_phase = wrapped.select(fx.Int32(0), stage + 1), wrapped.select(phase ^ 1, phase)
+            which_part = ((batch * reach.heads + from_head) * tiles + row // m) * 2 + consumer
+            target = sums + fx.Int64(which_part) * (64 * columns)
+            nv.wgmma_wait(1, part_q)
+            if fx.const_expr(form.ordered):
+                nv.named_barrier(2 + consumer, 128).sync()
+                for j in fx.range_constexpr(columns // 8):
+                    fx.copy(four, in_fours[None, j], to_staged[None, member, j, consumer])
+                nv.named_barrier(2 + consumer, 128).sync()
+                if member == 0:
+                    add_in_turn(place, target, cast("fx.Pointer", turns) + which_part, block, row, form, reach)
+            else:
+                for j in fx.range_constexpr(columns // 8):
+                    nv.add_global(target + (member * 4 + 512 * j), in_fours[None, j].load())
+            nv.wgmma_wait(0, sums_k)
             if member == 0:
                 empty[stage].arrive()
-                nv.tma_wait(0, read=True)
-            nv.wgmma_wait(0, part_q)
-            nv.named_barrier(2 + consumer, 128).sync()
-            for j in fx.range_constexpr(columns // 8):
-                fx.copy(four, in_fours[None, j], to_staged[None, member, j, consumer])
-            nv.named_barrier(2 + consumer, 128).sync()
-            if member == 0:
-                which_part = ((batch * reach.heads + from_head) * tiles + row // m) * 2 + consumer
-                target = sums + fx.Int64(which_part) * (64 * columns)
-                if fx.const_expr(form.ordered):
-                    add_in_turn(place, target, cast("fx.Pointer", turns) + which_part, block, row, form, reach)
-                else:
-                    nv.bulk_reduce(place, target, "add")
-                    nv.tma_commit()
-            stage = stage + 1
-            if stage == STAGES:
-                stage = fx.Int32(0)
-                phase = phase ^ 1
+            stage, phase = next_stage, next_phase
         nv.wgmma_wait(0, sums_k, sums_v)
         line = (fx.Int64(batch) * fx.Int64(reach.keys) * fx.Int64(reach.kv_heads) + fx.Int64(head)) * d
         scale_k, scale_v = reach.scale, None
@@ -213,8 +203,6 @@ def backward_kernel(
                     other = [dtype(times(sums_v[(e, r, j), 0, 0], scale_v)) for e in range(2)]
                     nv.store_global(dk + (origin + 8 * j), fx.Vector.from_elements(one, dtype))
                     nv.store_global(dv + (origin + 8 * j), fx.Vector.from_elements(other, dtype))
-        if member == 0:
-            nv.tma_wait(0)
 
 
 @flyc.jit
@@ -237,38 +225,6 @@ def add_in_turn(
 
 def times(x: fx.Float32, factor: fx.Float32 | None) -> fx.Float32:
     return x if factor is None else x * factor
-
-
-def accumulators(columns: int) -> fx.Tensor:
-    return fx.make_rmem_tensor(fx.make_layout(((2, 2, columns // 8), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32)
-
-
-def held_rows(base: fx.Pointer, d: int) -> fx.Tensor:
-    """A consumer's 64 rows of what the block holds."""
-    wide = span(d)
-    layout = fx.make_layout((64, (wide, d // wide)), (wide, (1, ROWS * wide)))
-    return fx.make_view(fx.apply_swizzle(base, swizzle(2 * wide)), layout)
-
-
-def walked(base: fx.Pointer, form: Sides) -> fx.Tensor:
-    """All stages of what is walked along, (queries, d, stage)."""
-    m, d, wide = form.m, form.d, span(form.d)
-    layout = fx.make_layout((m, (wide, d // wide), STAGES), (wide, (1, m * wide), m * d))
-    return fx.make_view(fx.apply_swizzle(base, swizzle(2 * wide)), layout)
-
-
-def turned(base: fx.Pointer, form: Sides) -> fx.Tensor:
-    """The same as (d, queries, stage)."""
-    m, d, wide = form.m, form.d, span(form.d)
-    layout = fx.make_layout(((wide, d // wide), m, STAGES), ((1, m * wide), wide, m * d))
-    return fx.make_view(fx.apply_swizzle(base, swizzle(2 * wide)), layout)
-
-
-def multiply(mma: fx.TiledMma, out: fx.Tensor, a: fx.Tensor, b: fx.Tensor, d: int) -> None:
-    for k in range(d // 16):
-        now = mma.set_value("accumulate", fx.Int32(0)) if k == 0 else mma
-        fx.gemm(now, out, a[None, None, k], b[None, None, k], out)
-    fx.nvgpu.wgmma_commit()
 
 
 @flyc.jit

@@ -90,8 +90,10 @@ def position(at: fx.Int32, blocks: fx.Int32, numbers: Numbers, lengths: Lengths)
     heads = fx.min(numbers.together, left)
     block = inside // heads
     head = which * numbers.together + (inside - block * heads)
-    whole = head // numbers.splits
-    split = head - whole * numbers.splits
+    # Heads that lie next to each other in memory are read at the same time, whatever the part.
+    lines = numbers.heads * numbers.batches
+    split = head // lines
+    whole = head - split * lines
     batch = whole // numbers.heads
     queries, first_query = of_batch(lengths.cu_q, batch, numbers.queries)
     keys, first_key = of_batch(lengths.cu_k, batch, numbers.keys)
@@ -123,9 +125,9 @@ def steps_of(work: Work, tile: Tile, form: Form, numbers: Numbers) -> tuple[fx.I
         high = (work.block * tile.m < work.queries).select(high, fx.Int32(0))
     if form.split:
         # A part of the steps, perhaps none.
-        each = fx.ceildiv(fx.max(high - begin, 0), numbers.splits)
-        begin = begin + work.split * each
-        high = fx.min(high, begin + each)
+        count = fx.max(high - begin, 0)
+        high = begin + count * (work.split + 1) // numbers.splits
+        begin = begin + count * work.split // numbers.splits
     return begin, high
 
 

@@ -33,6 +33,13 @@ func.func @warps(%n: i32) -> (i1, i32, i32) {
   return %one, %same, %clock : i1, i32, i32
 }
 
+// CHECK-LABEL: @sums(
+func.func @sums(%to: !g, %value: f32) {
+  // CHECK: "fly_nvgpu.add_global"(%to, %value, %value) : (!fly.ptr<f32, global>, f32, f32) -> ()
+  "fly_nvgpu.add_global"(%to, %value, %value) : (!g, f32, f32) -> ()
+  return
+}
+
 // CHECK-LABEL: @tensors(
 func.func @tensors(%to: !s, %barrier: !b, %from: !g, %n: i64, %x: i32) {
   // CHECK: %map = "fly_nvgpu.make_tensor_map"(%from, %n, %n, %n) <{box = [64 : i32, 8 : i32], dtype = 7 : i32, fill = 0 : i32, promotion = 2 : i32, swizzle = 0 : i32}>

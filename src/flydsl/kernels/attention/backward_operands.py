@@ -1,0 +1,61 @@
+"""What the gradients' products on Hopper read and write: keys and values that stay, steps of queries, sums."""
+
+from __future__ import annotations
+
+import flydsl.expr as fx
+
+from ..matmul.hopper_out import swizzle
+from .backward_steps import ROWS, Sides
+from .tile import span
+
+
+def accumulators(columns: int) -> fx.Tensor:
+    """A thread's part of 64 rows of a product."""
+    return fx.make_rmem_tensor(fx.make_layout(((2, 2, columns // 8), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32)
+
+
+def held_rows(base: fx.Pointer, d: int) -> fx.Tensor:
+    """A warpgroup's 64 rows of what the block holds."""
+    wide = span(d)
+    layout = fx.make_layout((64, (wide, d // wide)), (wide, (1, ROWS * wide)))
+    return fx.make_view(fx.apply_swizzle(base, swizzle(2 * wide)), layout)
+
+
+def held_columns(base: fx.Pointer, d: int, columns: int) -> fx.Tensor:
+    """All rows of what the block holds, (columns, rows): as many columns as a warpgroup has of dQ."""
+    wide = span(d)
+    inner = min(columns, wide)
+    layout = fx.make_layout(((inner, columns // inner), ROWS), ((1, ROWS * wide), wide))
+    return fx.make_view(fx.apply_swizzle(base, swizzle(2 * wide)), layout)
+
+
+def walked(base: fx.Pointer, form: Sides) -> fx.Tensor:
+    """All stages of what is walked along, (queries, d, stage)."""
+    m, d, wide = form.m, form.d, span(form.d)
+    layout = fx.make_layout((m, (wide, d // wide), form.stages), (wide, (1, m * wide), m * d))
+    return fx.make_view(fx.apply_swizzle(base, swizzle(2 * wide)), layout)
+
+
+def turned(base: fx.Pointer, form: Sides) -> fx.Tensor:
+    """The same as (d, queries, stage)."""
+    m, d, wide = form.m, form.d, span(form.d)
+    layout = fx.make_layout(((wide, d // wide), m, form.stages), ((1, m * wide), wide, m * d))
+    return fx.make_view(fx.apply_swizzle(base, swizzle(2 * wide)), layout)
+
+
+def multiply(mma: fx.TiledMma, out: fx.Tensor, a: fx.Tensor, b: fx.Tensor, count: int) -> None:
+    """Issue a product of `count` instructions, which writes what it adds to the next time."""
+    for k in range(count):
+        now = mma.set_value("accumulate", fx.Int32(0)) if k == 0 else mma
+        fx.gemm(now, out, a[None, None, k], b[None, None, k], out)
+    fx.nvgpu.wgmma_commit()
+
+
+def add_products(mma: fx.TiledMma, sums: fx.Tensor, a: fx.Tensor, b: fx.Tensor, count: int) -> None:
+    """Issue products of operands in registers, added to sums."""
+    for k in range(count):
+        fx.gemm(mma, sums, a[None, None, k], b[None, None, k], sums)
+    fx.nvgpu.wgmma_commit()
+
+
+__all__ = ["accumulators", "add_products", "held_columns", "held_rows", "multiply", "turned", "walked"]
