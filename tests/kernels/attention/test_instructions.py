@@ -87,10 +87,15 @@ def test_every_byte_is_widened(dtype: torch.dtype, emulate):
 
 
 @flyc.kernel
-def product_kernel(y: fx.Pointer, stage: fx.Int32):
+def product_kernel(y: fx.Pointer, stage: fx.Int32, how: fx.Constexpr[str]):
     nv = fx.nvgpu
     mma = fx.make_tiled_mma(fx.make_mma_atom(nv.WGMMA(64, 16, fx.BFloat16)), fx.make_layout((1, 1, 1), (0, 0, 0)))
-    place = fx.apply_swizzle(fx.get_dyn_shared(fx.BFloat16), fx.static(fx.SwizzleType.get(3, 4, 3)))
+    start = fx.get_dyn_shared(fx.BFloat16)
+    if fx.const_expr(how != "at the start"):
+        start = start + 8192
+    if fx.const_expr(how == "anywhere"):
+        start = start + fx.block_idx.x * 8192
+    place = fx.apply_swizzle(start, fx.static(fx.SwizzleType.get(3, 4, 3)))
     both = fx.make_view(place, fx.make_layout((64, 64, 2), (64, 1, 4096)))
     part = mma.get_slice(0)
     a, b = part.partition_A(both), part.partition_B(both)
@@ -105,12 +110,13 @@ def product_kernel(y: fx.Pointer, stage: fx.Int32):
 
 
 @flyc.jit
-def product(y: fx.Tensor, stage: fx.Int32):
-    product_kernel(fx.get_iter(y), stage).launch(grid=1, block=128, smem=16384)
+def product(y: fx.Tensor, stage: fx.Int32, how: fx.Constexpr[str]):
+    product_kernel(fx.get_iter(y), stage, how).launch(grid=1, block=128, smem=49152)
 
 
-def test_descriptors_of_one_operand_differ_by_an_addition():
-    text = flyc.compile(product, np.zeros(4096, "f4"), 1, target="cuda:sm_90a").artifact.binary("ptx").decode()
+@pytest.mark.parametrize("how", ["at the start", "behind", "anywhere"])
+def test_descriptors_of_one_operand_differ_by_an_addition(how: str):
+    text = flyc.compile(product, np.zeros(4096, "f4"), 1, how, target="cuda:sm_90a").artifact.binary("ptx").decode()
     assert text.count("wgmma.mma_async") == 4
     # The address of each operand is cut to a field of the descriptor once.
     assert sum(text.count(word) for word in ("bfe.u", "shr.u")) <= 2

@@ -286,18 +286,23 @@ def descriptor(low: AtomLowering, at: Operand, major: str) -> SSAValue:
 def _start(low: AtomLowering, pointer: SSAValue) -> tuple[SSAValue, int]:
     """An address of 32 bits that several operands share, and bytes from there: a descriptor counts in units of 16, so
     one addition makes the descriptor of the next step of a sum."""
-    b, gep = low.b, pointer.owner
+    b = low.b
     place, further = None, 0
-    if type(gep) is llvm.GEPOp:
+    while type(gep := pointer.owner) is llvm.GEPOp:
         size, odd = divmod(reg.bit_width(gep.elem_type), 8)
         base, *dynamic = operands_of(gep)
         index, *more = dense_ints(gep.rawConstantIndices)
-        if not more and not odd:
-            if not dynamic and index * size % 16 == 0:
-                pointer, further = base, index * size
-            elif dynamic and dynamic[0].type == i32:
-                pointer, (place, count) = base, _apart(low, dynamic[0], max(1, 16 // size))
-                place, further = b.int_binary("muli", place, b.i32(size)), count * size
+        if more or odd:
+            break
+        if dynamic and dynamic[0].type == i32:
+            part, count = _apart(low, dynamic[0], max(1, 16 // size))
+            part = b.int_binary("muli", part, b.i32(size))
+            place = part if place is None else b.int_binary("addi", place, part)
+        elif not dynamic and index * size % 16 == 0:
+            count = index
+        else:
+            break
+        pointer, further = base, further + count * size
     address = b.pure(llvm.PtrToIntOp, (pointer,), i32, {})
     return (address if place is None else b.int_binary("addi", address, place)), further
 
