@@ -288,7 +288,10 @@ def _start(low: AtomLowering, pointer: SSAValue) -> tuple[SSAValue, int]:
     one addition makes the descriptor of the next step of a sum."""
     b = low.b
     place, further = None, 0
-    while type(gep := pointer.owner) is llvm.GEPOp:
+    while True:
+        gep = pointer.owner
+        if type(gep) is not llvm.GEPOp:
+            break
         size, odd = divmod(reg.bit_width(gep.elem_type), 8)
         base, *dynamic = operands_of(gep)
         index, *more = dense_ints(gep.rawConstantIndices)
