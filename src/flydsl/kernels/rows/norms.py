@@ -33,8 +33,6 @@ PARKS = {True: {6: 1, 7: 1, 8: 4}, False: {6: 1, 7: 2, 8: 2}}
 """Of so many units of a thread, those that wait in shared memory, with and without a mean: found by trying."""
 VECTORS_BYTES = 114688
 """Weight and bias together from which on they are about half of a multiprocessor's L1."""
-NARROW = {True: (4, 7, 8), False: (8,)}
-"""Units of a thread, with and without a mean, that are better kept as 16 bits than parked."""
 PASSING_BYTES = 2**26
 """Rows that no cache holds until somebody else reads them: they leave it to weight and bias."""
 TWICE = 512
@@ -219,7 +217,7 @@ def _form(op: str, rows: dict[str, HostArray | None], training: bool, centred: b
     if waiting is not None and centred:
         form = _with_vectors(form, n, x.itemsize)
     if waiting is not None:
-        form = _tuned(form, m * n * x.itemsize, x.itemsize, centred)
+        form = _streamed(form, m * n * x.itemsize, x.itemsize)
     if centred and form.block == TWICE and form.turns > SOME_TURNS:
         form = known_form(form._replace(resident=2))
     plain = found["residual"] is None and found["weight"] is not None and (found["bias"] is not None) == centred
@@ -236,15 +234,11 @@ def _with_vectors(form: Form, n: int, size: int) -> Form:
     return known_form(form._replace(constant=True, streamed=size == 4 and form.block == MOST_THREADS))
 
 
-def _tuned(form: Form, nbytes: int, size: int, centred: bool) -> Form:
-    """Whole rows that fill their threads, as they were found fastest by trying (`benchmarks/row_forms.py`)."""
-    if form.edges or form.unit == 1 or form.cluster > 1:
-        return form
-    passes = nbytes > PASSING_BYTES
-    if size == 2 and form.block == TWICE and form.turns in NARROW[centred]:
-        resident = 3 if form.turns <= SOME_TURNS else 2
-        form = form._replace(narrow=True, parked=0, resident=resident, constant=passes, streamed=passes)
-    elif size == 4 and form.block == MOST_THREADS and form.turns > MANY_TURNS and passes:
+def _streamed(form: Form, nbytes: int, size: int) -> Form:
+    """Whole rows of 32-bit elements that fill the largest blocks leave the caches to the vectors."""
+    whole = not form.edges and form.unit > 1 and form.cluster == 1
+    filled = form.block == MOST_THREADS and form.turns > MANY_TURNS
+    if whole and filled and size == 4 and nbytes > PASSING_BYTES:
         form = form._replace(constant=True, streamed=True)
     return known_form(form)
 

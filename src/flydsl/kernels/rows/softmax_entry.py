@@ -24,7 +24,7 @@ from .call import (
     rows_in_place,
     rows_of,
 )
-from .form import MOST_THREADS, PROCESSORS, Form, form_of, known_form
+from .form import PROCESSORS, Form, form_of
 
 LONG_BYTES = 65536
 """Rows of 16-bit elements from which on shared memory is the better place; see `annotated.py`."""
@@ -32,8 +32,6 @@ LONGER_BYTES = 114688
 """Rows of which a multiprocessor has no room for two."""
 PARKS = {7: 2, 8: 4}
 """Of so many units of a thread, those that wait in shared memory: found by trying (`benchmarks/row_forms.py`)."""
-PARKED = 4
-"""The same in the largest blocks."""
 
 
 def softmax(x: HostArray, *, out: HostArray | None = None, stream: object = None) -> Given:
@@ -122,8 +120,6 @@ def _form(op: str, rows: dict[str, HostArray], log: bool) -> Form | None:
     assert x is not None
     m, n = x.shape
     form = form_of(m, n, found, max(x.itemsize, 4), clusters=has_clusters(), parks=parks(PARKS), longest=12)
-    if form.parked and form.block == MOST_THREADS:
-        form = known_form(form._replace(parked=PARKED))
     whole = form.unit > 1 and not form.edges and len(form.aligned) == 2
     shared = not form.turns or (x.itemsize == 2 and LONG_BYTES < n * x.itemsize <= LONGER_BYTES)
     return None if whole and not log and shared and x.dtype != "float64" else form
