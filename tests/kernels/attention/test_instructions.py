@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -95,6 +98,8 @@ def product_kernel(y: fx.Pointer, stage: fx.Int32, how: fx.Constexpr[str]):
         start = start + 8192
     if fx.const_expr(how == "anywhere"):
         start = start + fx.block_idx.x * 8192
+    if fx.const_expr(how == "backwards"):
+        start = start + (16384 - fx.block_idx.x * 8192)
     place = fx.apply_swizzle(start, fx.static(fx.SwizzleType.get(3, 4, 3)))
     both = fx.make_view(place, fx.make_layout((64, 64, 2), (64, 1, 4096)))
     part = mma.get_slice(0)
@@ -121,6 +126,47 @@ def test_descriptors_of_one_operand_differ_by_an_addition(how: str):
     # The address of each operand is cut to a field of the descriptor once.
     assert sum(text.count(word) for word in ("bfe.u", "shr.u")) <= 2
     assert text.count("red.relaxed.gpu.global.add.v4.f32") == 8
+
+
+_BINARY = re.compile(r"(%v\d+) = (add|sub|mul|and|or|lshr|ashr|shl) (?:\w+ )*i\d+ ([%\w-]+), ([%\w-]+)")
+_SAME = re.compile(r"(%v\d+) = (?:zext|sext|trunc|ptrtoint) .*?([%@][\w.]+) to i\d+")
+_WORK = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "and": operator.and_, "or": operator.or_,
+    "lshr": operator.rshift, "ashr": operator.rshift, "shl": operator.lshift,
+}  # fmt: skip
+
+
+def evaluated(text: str, known: dict[str, int]) -> list[list[int]]:
+    """The 64-bit operands of each product, by executing what computes them."""
+    values = dict(known)
+    found: list[list[int]] = []
+    for line in text.splitlines():
+        if made := _BINARY.search(line):
+            name, op, *sides = made.groups()
+            if all(x in values or x.lstrip("-").isdigit() for x in sides):
+                left, right = (values[x] if x in values else int(x) for x in sides)
+                values[name] = _WORK[op](left, right)
+        elif made := _SAME.search(line):
+            if made[2] in values:
+                values[made[1]] = values[made[2]]
+        elif "ctaid.x" in line and "=" in line:
+            values[line.split()[0]] = known["block"]
+        elif "mma_async" in line:
+            found.append([values[x] for x in re.findall(r"i64 (%v\d+)", line)])
+    return found
+
+
+@pytest.mark.parametrize("how", ["at the start", "behind", "anywhere", "backwards"])
+def test_descriptors_are_those_of_their_steps(how: str):
+    compiled = flyc.compile(product, np.zeros(4096, "f4"), 1, how, target="cuda:sm_90a")
+    text = compiled.artifact.sections["llvm"].decode()
+    for stage, block in ((0, 0), (1, 0), (1, 1), (0, 2)):
+        found = evaluated(text, {"@__dynamic_shared_0": 1024, "%a1": stage, "block": block})
+        first = 1024 + 16384 * (how != "at the start") + 16384 * block * {"anywhere": 1, "backwards": -1}.get(how, 0)
+        first += 2 * 16384 * (how == "backwards")
+        starts = [[first + 32 * k, first + 8192 * stage + 32 * k] for k in range(4)]
+        assert [[d & 0xFFFF for d in pair] for pair in found] == [[x >> 4 for x in pair] for pair in starts]
+        assert {d >> 16 for pair in found for d in pair} == {0x4000_0040_0001}
 
 
 @flyc.kernel

@@ -278,8 +278,9 @@ def descriptor(low: AtomLowering, at: Operand, major: str) -> SSAValue:
     constant = _CODES[width] << 62 | (sbo >> 4) << 32 | (lbo >> 4) << 16
     b = low.b
     address, further = _start(low, reg.pointer_value(low, at, swizzled=False))
-    field = b.int_binary("shrui", b.int_binary("andi", address, b.i32(0x3FFFF)), b.i32(4))
-    word = b.int_binary("addi", b.int_binary("ori", field, b.i32(constant & 0xFFFFFFFF)), b.i32(further >> 4))
+    # The sum of both is an address of shared memory, 18 bits; either part alone may be negative.
+    units = b.int_binary("shrsi", address, b.i32(4))
+    word = b.int_binary("addi", units, b.i32((constant & 0xFFFFFFFF) + (further >> 4)))
     return b.int_binary("ori", b.cast("extui", word, i64), b.const(constant >> 32 << 32, i64))
 
 
