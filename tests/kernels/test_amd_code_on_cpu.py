@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 import flydsl.compiler as flyc
 from flydsl.dialects.upstream import gpu
-from flydsl.passes.fly.convert_fly_to_rocdl import ConvertFlyToRocdlPass
+from flydsl.passes.fly.convert_fly_to_rocdl import Conversion
 from flydsl.passes.fly.device_module import TARGET_ATTRIBUTE
 
 from .test_rocm_buffers import (
@@ -33,7 +33,7 @@ from .test_rocm_tdm_tiles import test_tiles_there_and_back
 @flyc.ir_pass(stage="fly:before:convert-fly-to-cpu", name="test-lower-for-amd", backends=["cpu"])
 def lower_for_amd(module: ModuleOp) -> ModuleOp:
     targets = {op.sym_name: op.attributes[TARGET_ATTRIBUTE] for op in module.ops if isinstance(op, gpu.ModuleOp)}
-    conversion = ConvertFlyToRocdlPass.conversion()
+    conversion = Conversion()
     made = conversion.run(module)
     assert conversion.arch is not None and conversion.arch.startswith("gfx")
     for op in made.ops:

@@ -13,9 +13,13 @@ from flydsl.dialects.fly_nvgpu.ops import ElectOp
 from flydsl.dialects.fly_rocdl.cdna3 import MfmaType
 from flydsl.dialects.fly_rocdl.common import check_emulated, check_lowering
 from flydsl.errors import DSLCompileError
-from flydsl.passes import pass_class
+from flydsl.passes.fly import convert_fly_to_cpu, convert_fly_to_nvvm, convert_fly_to_rocdl
 
-CONVERSIONS = {name: pass_class(f"convert-fly-to-{name}").conversion for name in ("rocdl", "nvvm", "cpu")}
+CONVERSIONS = {
+    "rocdl": convert_fly_to_rocdl.Conversion,
+    "nvvm": convert_fly_to_nvvm.Conversion,
+    "cpu": convert_fly_to_cpu.Conversion,
+}
 MFMA = MfmaType.make(16, 16, 16, f16, f16, f32)
 
 

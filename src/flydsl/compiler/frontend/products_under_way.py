@@ -25,7 +25,7 @@ from ...ir.emitter import operands_of
 from ...ir.enums import AddressSpace
 from ...ir.locations import source_chain
 from ..build.ir_errors import place
-from .stores import ASYNC_PRODUCT, WRITTEN
+from .stores import WRITTEN
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import IntegerAttr, IntegerType
@@ -122,7 +122,7 @@ class _Walk:
 
     def product(self, op: Operation, state: _State) -> _State:
         atom, d, *rest = operands_of(op)
-        products = _atom(atom.type).op.name == ASYNC_PRODUCT
+        products = _atom(atom.type).op.asynchronous
         if state:
             for value in rest if products else operands_of(op):
                 if value is not d or not products:

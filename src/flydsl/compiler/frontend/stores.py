@@ -40,9 +40,6 @@ WRITTEN = {
 
 _LOOPS = frozenset({"scf.while", "scf.for"})
 
-ASYNC_PRODUCT = "fly_nvgpu.sm90.wgmma"
-"""The atom whose products are there after a wait only."""
-
 _ADDRESSES = frozenset({"fly.memref", "fly.ptr", "llvm.ptr", "fly_nvgpu.tensor_map"})
 """Types of values that hold an address."""
 
@@ -102,7 +99,7 @@ def _written(entry: Block) -> tuple[set[int], list[object], bool]:
         elif op.name in _LOOPS:
             loops.append(op.location)
         elif op.name == "fly.make_mma_atom":
-            products |= cast("MmaAtomType", op.results[0].type).op.name == ASYNC_PRODUCT
+            products |= cast("MmaAtomType", op.results[0].type).op.asynchronous
     return found, loops, products
 
 

@@ -89,6 +89,8 @@ class MmaOpType(TypeAttribute):
     """Base of matrix multiply-accumulate operations: shape, types and thread-value layouts."""
 
     state: ClassVar[tuple[tuple[str, int], ...]] = ()
+    asynchronous: ClassVar[bool] = False
+    """Whether products are there behind a wait only."""
 
     def state_default(self, field: str) -> int:
         """What a state field holds while nobody set it."""

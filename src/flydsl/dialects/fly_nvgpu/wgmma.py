@@ -79,6 +79,7 @@ class WgmmaType(Data[WgmmaData], MmaOpType):
     name = "fly_nvgpu.sm90.wgmma"
     state: ClassVar[tuple[tuple[str, int], ...]] = (("accumulate", 32),)
     """0: the product replaces the accumulators, whatever they hold."""
+    asynchronous: ClassVar[bool] = True
 
     def state_default(self, field: str) -> int:
         return 1

@@ -282,4 +282,4 @@ def few_largest_rows(
     )
 
 
-__all__ = ["FEW", "SHORT_ROW", "few_largest_rows"]
+__all__ = ["FEW", "SHORT_ROW"]

@@ -123,4 +123,4 @@ def largest_rows(
     )
 
 
-__all__ = ["LOWEST", "count_up", "largest_rows"]
+__all__ = ["LOWEST", "count_up"]
