@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from math import floor, sqrt
+from math import floor, inf, sqrt
 from typing import NamedTuple
 
 from .tile import LINE, MOST_SLICES, Tile, limits, problem, span, stages
@@ -376,9 +376,11 @@ def best(given: Problem, whole: bool = False, arch: str | None = None) -> Plan:
     """
     found = [p for p in candidates(given) if not whole or p.tile.splits == p.tile.slices == 1]
     won = None if whole or arch is None else winner(given, arch)
-    # Not if the model finds it much slower here: a few more rows may be another round of tiles.
-    same = (p for p in found if p.tile == won and p.clocks < NEAR * found[0].clocks)
-    return next(same, found[0])
+    if won is None:
+        return found[0]
+    # A few rows away not if the model finds it much slower: that may be another round of tiles.
+    near = inf if won.here else NEAR * found[0].clocks
+    return next((p for p in found if p.tile == won.tile and p.clocks < near), found[0])
 
 
 def candidates_in_groups(given: Problem) -> list[Plan]:

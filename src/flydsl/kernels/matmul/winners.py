@@ -7,7 +7,7 @@ A shape takes the tile of the nearest one that was measured, if the product of t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from .tile import Tile
 
@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 NAME = "matmul"
 
 
-def winner(given: Problem, arch: str) -> Tile | None:
+class Won(NamedTuple):
+    """What was fastest."""
+
+    tile: Tile
+    here: bool
+    """At this very shape."""
+
+
+def winner(given: Problem, arch: str) -> Won | None:
     """What won at about this shape; None where none was measured, or for another kind of product."""
     if given.bits != 16 or given.out != 2 or given.batches != 1 or given.promote:
         return None
@@ -28,7 +36,7 @@ def winner(given: Problem, arch: str) -> Tile | None:
     point = None if found is None else found.nearest(key)
     if point is None:
         return None
-    return Tile(**cast("dict[str, Any]", point.config))
+    return Won(Tile(**cast("dict[str, Any]", point.config)), dict(point.key) == key)
 
 
-__all__ = ["winner"]
+__all__ = ["Won", "winner"]
