@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from flydsl.kernels import matmul
-from flydsl.kernels.matmul.few.thin import Scales, Thin
+from flydsl.kernels.matmul.few.thin import EVEN, LONG, Scales, Thin, choose
 from flydsl.kernels.matmul.few.thin_kernel import thin_matmul
 
 E4, E5 = torch.float8_e4m3fn, torch.float8_e5m2
@@ -51,6 +51,16 @@ def test_sums_of_int8_are_exact(rng: np.random.Generator, emulate):
         thin_matmul(a, w, whole[:, :n], None, m, n, k, k, k, n + 8, thin, "none", n % 4 == 0)
         assert torch.equal(whole[:, :n].long(), a.long() @ w.long().T)
         assert (whole[:, n:] == -7).all()
+
+
+def test_long_sums_of_few_rows_are_divided_evenly():
+    """The busiest multiprocessor has little more than if more blocks shared K; short sums stay with their columns."""
+    rng = np.random.default_rng()
+    for n, k in zip(rng.integers(1057, 20000, 300), rng.integers(1024, 28672, 300), strict=True):
+        made, blocks = choose(4, int(n), int(k), 132), -(-int(n) // 16)
+        busiest = {s: -(-blocks * s // 132) / s for s in (1, 2, 4)}
+        assert made.slices == 1 if k < LONG else busiest[made.slices] <= EVEN * min(busiest.values()), (n, k)
+        assert made.slices == 1 or EVEN * busiest[made.slices] < busiest[1], (n, k)
 
 
 def few(rng: np.random.Generator, device: str, shapes: tuple[tuple[int, int, int], ...]) -> None:
