@@ -56,6 +56,16 @@ def _cuda_runs(code: str, device: str, assembled: bool) -> bool:
     return True
 
 
+def chip_of(arch: str) -> str:
+    """The GPU that an architecture's code is for, as its driver names it: without the suffix of NVIDIA's.
+
+    >>> [chip_of(arch) for arch in ("sm_90a", "sm_90", "sm_100f", "gfx90a")]
+    ['sm_90', 'sm_90', 'sm_100', 'gfx90a']
+    """
+    found = _CUDA.fullmatch(arch)
+    return arch if found is None else f"sm_{found[1]}"
+
+
 def rank(code: GPUTarget) -> tuple[int, int]:
     """The larger, the closer code is to the device it runs on: a later architecture, more settings named."""
     match = _CUDA.fullmatch(code.arch)
@@ -80,4 +90,4 @@ def others_that_fit(device: GPUTarget) -> Iterator[GPUTarget]:
         yield from sorted((t for t in found if runs_on(t, device)), key=rank, reverse=True)
 
 
-__all__ = ["SETTINGS", "others_that_fit", "rank", "runs_on", "settings"]
+__all__ = ["SETTINGS", "chip_of", "others_that_fit", "rank", "runs_on", "settings"]
