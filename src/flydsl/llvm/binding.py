@@ -10,7 +10,7 @@ import ctypes
 import importlib
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, Protocol, cast
 
@@ -20,12 +20,22 @@ Reloc = Literal["default", "static", "pic", "dynamicnopic"]
 CodeModel = Literal["default", "jitdefault", "small", "kernel", "medium", "large"]
 
 
+class FunctionRef(Protocol):
+    """What is used of `llvmlite.binding.ValueRef` where it is a function."""
+
+    @property
+    def is_declaration(self) -> bool: ...
+    def add_function_attribute(self, attr: str) -> None: ...
+
+
 class ModuleRef(Protocol):
     """What is used of `llvmlite.binding.ModuleRef`."""
 
     triple: str
     data_layout: str
 
+    @property
+    def functions(self) -> Iterable[FunctionRef]: ...
     def as_bitcode(self) -> bytes: ...
     def verify(self) -> None: ...
     def close(self) -> None: ...

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from flydsl.errors import DSLCompileError
-from flydsl.llvm import host_jit
+from flydsl.llvm import codegen, host_jit
 
 LIBC = """
 declare float @expf(float)
@@ -249,3 +249,35 @@ def test_absent_export():
 def test_not_an_object():
     with pytest.raises(DSLCompileError):
         host_jit.load_object(b"nonsense", exports=["f"])
+
+
+@pytest.mark.parametrize(("width", "each"), [(8, 16), (16, 8), (32, 2), (32, 4), (32, 8), (64, 2)])
+def test_parts_of_a_vector_that_lie_beside_each_other(width: int, each: int):
+    """LLVM makes one store of two, and has stored other elements where the vector's length is no power of two."""
+    places = [(count * each, first * each) for count in (3, 5, 6, 8) for first in range(count - 1)]
+    source = "".join(moves(f"move{i}", *place, each, width) for i, place in enumerate(places))
+    target = codegen.DeviceTarget.host()  # its own passes would not leave these vectors alone
+    code = codegen.emit_object(codegen.load_module(source, target), target.machine(2))
+    with host_jit.load_object(code) as library:
+        for i, (count, first) in enumerate(places):
+            have, got = np.arange(1, count + 1, dtype=f"u{width // 8}"), np.zeros(2 * each, f"u{width // 8}")
+            move = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(library.address(f"move{i}"))
+            move(have.ctypes.data, got.ctypes.data)
+            assert got.tolist() == have[first : first + 2 * each].tolist(), (count, first)
+
+
+def moves(name: str, count: int, first: int, each: int, width: int) -> str:
+    """A function that loads a vector and stores two parts of it that follow each other."""
+    vector, part, size = f"<{count} x i{width}>", f"<{each} x i{width}>", width // 8
+    taken = [", ".join(f"i32 {at + i}" for i in range(each)) for at in (first, first + each)]
+    return f"""
+define void @{name}(ptr %p, ptr %q) {{
+  %x = load {vector}, ptr %p, align {size}
+  %a = shufflevector {vector} %x, {vector} poison, <{each} x i32> <{taken[0]}>
+  store {part} %a, ptr %q, align {size}
+  %b = shufflevector {vector} %x, {vector} poison, <{each} x i32> <{taken[1]}>
+  %r = getelementptr i8, ptr %q, i64 {each * size}
+  store {part} %b, ptr %r, align {size}
+  ret void
+}}
+"""
