@@ -14,6 +14,7 @@ from flydsl.kernels.matmul.calls import Target, decide
 from flydsl.kernels.matmul.entry import target_of
 from flydsl.kernels.matmul.few.thin import Thin
 from flydsl.kernels.matmul.few.thin_kernel import thin_matmul
+from flydsl.kernels.matmul.few.thin_shares import thin_shares_matmul
 from flydsl.kernels.matmul.plan import Problem, best, candidates
 from flydsl.kernels.matmul.request import check
 from flydsl.kernels.matmul.tile import limits, problem
@@ -253,6 +254,25 @@ def test_few_rows_as_words(rng: np.random.Generator, emulate, monkeypatch: pytes
         most = a.double().abs() @ w.double().abs().T + bias.abs()
         assert ((whole[:, :n].double() - want).abs() <= want.abs() * 2**-8 + most * 2**-22).all()
         assert torch.isnan(whole[:, n:]).all()
+
+
+def test_few_rows_in_equal_shares(rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
+    """Shares that begin and end anywhere, of no tile, of parts of one and of several; sums are left by nobody else."""
+    emulate("sm_90a")
+    monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
+    for form in (Thin(1, 8, 2, 2), Thin(2, 8, 2, 1), Thin(1, 16, 4, 1)):
+        m, n, k = int(rng.integers(1, form.tokens + 1)), int(rng.integers(1, 90)), 8 * int(rng.integers(1, 60))
+        thin = form._replace(blocks=int(rng.integers(1, 12)))
+        a, w = (torch.from_numpy(rng.standard_normal((x, k))).bfloat16() for x in (m, n))
+        bias = torch.from_numpy(rng.standard_normal(n)).float()
+        whole = torch.full((m, n + 8), float("nan"), dtype=torch.bfloat16)
+        work = torch.full((2 * thin.blocks * thin.size,), float("nan"))
+        counters = torch.zeros(-(-n // thin.rows), dtype=torch.int32)
+        thin_shares_matmul(a, w, whole[:, :n], bias, work, counters, m, n, k, k, k, n + 8, thin, "relu", n % 4 == 0)
+        want = (a.double() @ w.double().T + bias).relu()
+        most = a.double().abs() @ w.double().abs().T + bias.abs()
+        assert ((whole[:, :n].double() - want).abs() <= want.abs() * 2**-8 + most * 2**-22).all(), (m, n, k, thin)
+        assert torch.isnan(whole[:, n:]).all() and not counters.any()
 
 
 def test_decisions_name_no_shape():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from flydsl.kernels import matmul
-from flydsl.kernels.matmul.few.thin import EVEN, LONG, Scales, Thin, choose
+from flydsl.kernels.matmul.few.thin import HIGH, LONG, Scales, Thin, choose, depth_of
 from flydsl.kernels.matmul.few.thin_kernel import thin_matmul
 
 E4, E5 = torch.float8_e4m3fn, torch.float8_e5m2
@@ -53,14 +53,17 @@ def test_sums_of_int8_are_exact(rng: np.random.Generator, emulate):
         assert (whole[:, n:] == -7).all()
 
 
-def test_long_sums_of_few_rows_are_divided_evenly():
-    """The busiest multiprocessor has little more than if more blocks shared K; short sums stay with their columns."""
-    rng = np.random.default_rng()
-    for n, k in zip(rng.integers(1057, 20000, 300), rng.integers(1024, 28672, 300), strict=True):
-        made, blocks = choose(4, int(n), int(k), 132), -(-int(n) // 16)
-        busiest = {s: -(-blocks * s // 132) / s for s in (1, 2, 4)}
-        assert made.slices == 1 if k < LONG else busiest[made.slices] <= EVEN * min(busiest.values()), (n, k)
-        assert made.slices == 1 or EVEN * busiest[made.slices] < busiest[1], (n, k)
+def test_shares_of_few_rows(rng: np.random.Generator):
+    """Where there are fewer columns than keep all multiprocessors as busy, and sums are worth dividing."""
+    for n, k in zip(2 ** rng.uniform(5, 15, 200), 2 ** rng.uniform(6, 15, 200), strict=True):
+        n, k = int(n), 8 * int(k / 8)
+        for m in (1, 8, 9, 16):
+            made = choose(m, n, k, 132)
+            steps = -(-n // made.rows) * -(-k // (depth_of(16) * made.units * made.warps))
+            assert made.blocks <= steps and made.tokens >= m and made.slices == 1, (m, n, k)
+            if m <= 8:
+                assert (made.blocks > 0) == (k >= LONG and n <= 3 * 132 * HIGH), (m, n, k)
+            assert made.blocks == 0 or made.blocks >= min(132, steps), (m, n, k)
 
 
 def few(rng: np.random.Generator, device: str, shapes: tuple[tuple[int, int, int], ...]) -> None:

@@ -31,6 +31,7 @@ from flydsl.kernels.matmul.amd.kernel import Form as AmdForm
 from flydsl.kernels.matmul.amd.kernel import Tile as AmdProductTile
 from flydsl.kernels.matmul.few.thin import Thin
 from flydsl.kernels.matmul.few.thin_kernel import thin_matmul
+from flydsl.kernels.matmul.few.thin_shares import thin_shares_matmul
 from flydsl.kernels.matmul.hopper import hopper
 from flydsl.kernels.matmul.tile import Form, Tile
 from flydsl.kernels.mx.quantize import quantize_mx
@@ -147,6 +148,14 @@ def few_rows() -> tuple[Any, ...]:
     return thin_matmul, a, w, c, None, m, n, depth, depth, depth, n, thin, "none", True
 
 
+def few_rows_in_shares() -> tuple[Any, ...]:
+    """Three blocks share two tiles' steps: the one in the middle has a part of both."""
+    thin, m, n, depth = Thin(1, 8, 1, 1, blocks=3), 3, 20, 88
+    a, w, c = bf16(m, depth), bf16(n, depth), torch.zeros(m, n).bfloat16()
+    work, counters = torch.zeros(2 * thin.blocks * thin.size), torch.zeros(2, dtype=torch.int32)
+    return thin_shares_matmul, a, w, c, None, work, counters, m, n, depth, depth, depth, n, thin, "none", True
+
+
 def slices_on_amd() -> tuple[Any, ...]:
     """Two blocks have a half of K each; a kernel behind theirs adds their sums up."""
     m, n, depth = 4, 20, 128
@@ -224,6 +233,7 @@ CALLS: dict[str, Call] = {
     ),
     "matmul in slices together": Call(HOPPER, partial(slices, together=True), "matmul.hopper.hopper_kernel"),
     "matmul of few rows, as words": Call(HOPPER, few_rows, "matmul.few.thin_kernel.thin_kernel"),
+    "matmul of few rows, in shares": Call(HOPPER, few_rows_in_shares, "matmul.few.thin_shares.thin_shares_kernel"),
     "matmul of odd rows": Call(
         HOPPER,
         lambda: (k.matmul, bf16(33, 35), bf16(35, 37)),

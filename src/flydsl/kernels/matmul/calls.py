@@ -236,12 +236,7 @@ def few_rows(request: Request, out: Array, where: Target) -> Run | None:
     if thrice and microseconds(given, slim) > packed_microseconds(request, where):
         return None
     by_words = not thrice and m <= thin.MOST
-    few = microseconds(given, slim)
-    if by_words:
-        words = thin.microseconds(m, n, k)
-        # The other model says too little of 9 to 16 rows.
-        by_words = m > ONE or words < few
-        few = words if by_words else few
+    few = thin.microseconds(m, n, k) if by_words else microseconds(given, slim)
     if not thrice and m > ONE and tiles_microseconds(request, out, where) * (BEFORE if by_words else AFTER) < few:
         return None
     step_c = out.strides[0] if m > 1 else -(-n // 8) * 8
@@ -312,6 +307,9 @@ def run_thin(
     numbers: tuple[int, int, int, int, int, int, thin.Thin, str, bool], scales: thin.Scales = thin.UNSCALED
 ) -> Run:
     """`thin_kernel` with these extents, steps and its form."""
+    form = numbers[6]
+    if form.blocks:
+        return run_shares(numbers, scales)
     from .few.thin_kernel import thin_matmul
 
     def run(call: Call) -> None:
@@ -324,6 +322,28 @@ def run_thin(
             thin_matmul(
                 call.a, call.b, call.out, call.bias, *numbers, scale_a=factors[0], scale_b=factors[1], scales=scales
             )
+
+    return run
+
+
+def run_shares(
+    numbers: tuple[int, int, int, int, int, int, thin.Thin, str, bool], scales: thin.Scales = thin.UNSCALED
+) -> Run:
+    """`thin_shares_kernel`, which needs room for sums."""
+    from .few.thin_shares import thin_shares_matmul
+
+    form = numbers[6]
+    tiles = -(-numbers[1] // form.rows)
+
+    def run(call: Call) -> None:
+        work = scratch(call.out, "sums", 2 * form.blocks * form.size, "float32", call.stream)
+        counters = scratch(call.out, "counters", tiles, "int32", call.stream, zero=True)
+        given = (call.a, call.b, call.out, call.bias, work, counters, *numbers)
+        factors = call.scale_a, call.scale_b
+        if call.stream is None:
+            thin_shares_matmul(*given, scale_a=factors[0], scale_b=factors[1], scales=scales)
+        else:
+            thin_shares_matmul(*given, call.stream, *factors, scales)
 
     return run
 

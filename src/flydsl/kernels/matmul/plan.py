@@ -256,6 +256,8 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     body = mine * step
 
     stored = tile.m * tile.n * given.out / rates.store * (1.6 if given.direct else 1.0)
+    if tile.by_threads and not tile.in_shares and not given.direct:
+        stored *= 5.0 if tile.m > 64 else 3.0 if tile.n > 96 else 1.0  # in halves of sectors
     sums = 4 * tile.m * tile.n
     if tile.splits > 1:
         stored = stored / tile.splits * 1.3 + sums / 64 + sums / rates.peer + tile.splits * rates.part

@@ -38,14 +38,27 @@ class Thin(NamedTuple):
     """Reads of a column that a lane has under way."""
     slices: int = 1
     """Blocks of a cluster, which divide K."""
+    blocks: int = 0
+    """Blocks that have equal shares of all columns' steps along K, whichever columns that are; 0: each has its own."""
 
     @property
     def rows(self) -> int:
         return HIGH * self.tiles
 
     @property
-    def shared_bytes(self) -> int:
+    def size(self) -> int:
+        """Sums of a block's columns."""
+        return self.tokens * self.rows
+
+    @property
+    def part_bytes(self) -> int:
+        """Of all warps' sums in shared memory."""
         return 4 * self.warps * self.tokens * (self.rows + PAD)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Sums; where blocks go on to other columns meanwhile, those of two, and a word."""
+        return 2 * self.part_bytes + 16 if self.blocks else self.part_bytes
 
 
 def depth_of(width: int) -> int:
@@ -59,31 +72,33 @@ def ceildiv(a: int, b: int) -> int:
 
 @lru_cache(4096)
 def choose(m: int, n: int, k: int, processors: int, width: int = 16) -> Thin:
-    """A step deep enough to keep memory busy, but no deeper than K is long; clusters where there are few columns."""
+    """A step deep enough to keep memory busy, but no deeper than K is long; equal shares where multiprocessors would
+    have different numbers of columns, clusters where they would have none.
+    """
     blocks = ceildiv(n, HIGH)
     if width == 8:
         # Registers for fewer reads leave room for more blocks, where there are as many: about three of eight warps.
         units, warps = 4 if blocks <= processors else 2, 8 if blocks <= 3 * processors else 4
         slices = 2 if 2 * blocks <= processors and k >= 4096 else 1
         return Thin(1, 8 if m <= 8 else 16, warps, units, slices)
-    warps = 8 if m <= 8 or blocks <= 2 * processors else 4
-    units = 4
-    if k < 2048:
-        warps, units = 4, 2
-    steps = k // (depth_of(width) * units)
-    slices = 1 if 2 * blocks > processors else 2 if 3 * blocks > processors else 4
-    if slices == 1 and k >= LONG:
-        slices = min((1, 2, 4), key=lambda s: EVEN ** (s > 1) * ceildiv(blocks * s, processors) / s)
-    while slices > 1 and steps < 2 * warps * slices:
-        slices //= 2
+    if m <= 8:
+        if k >= LONG and blocks <= 3 * processors:
+            return shared(Thin(2, 8, 8, 4), n, k, processors)
+        return Thin(1, 8, 4, 2) if k < 2048 else Thin(1, 8, 8, 4)
+    if k < 2048 and n < 2048:
+        return Thin(1, 16, 4, 2)
     # More rows are read as often as there are blocks.
-    wide = m > 8 and n >= 2048 and slices == 1
-    return Thin(2 if wide else 1, 8 if m <= 8 else 16, warps, units, slices)
+    return shared(Thin(2, 16, 4, 4), n, k, 2 * processors)
 
 
-LONG, EVEN = 8192, 1.2
-"""Sums that are worth dividing for the sake of multiprocessors that would have more columns than others; how much fewer
-columns the busiest one must have then. By count: 149 blocks of 27536 elements took 1.2 times cuBLAS' time undivided."""
+def shared(form: Thin, n: int, k: int, most: int, width: int = 16) -> Thin:
+    """With equal shares, of a step at least."""
+    steps = ceildiv(n, form.rows) * ceildiv(k, depth_of(width) * form.units * form.warps)
+    return form._replace(blocks=min(most, steps))
+
+
+LONG = 4096
+"""Sums that are worth dividing, for adding up parts of them takes two to three microseconds."""
 START = {8: 2.0, 16: 3.3}
 """Microseconds until weights come, and behind the last of them, by bits."""
 BYTES = {8: 4.12e6, 16: 3.75e6}
@@ -95,4 +110,6 @@ def microseconds(m: int, n: int, k: int, width: int = 16) -> float:
     return START[width] + n * k * width / 8 / BYTES[8 if m <= 8 else 16]
 
 
-__all__ = ["DEEP", "HIGH", "MOST", "PAD", "UNSCALED", "Scales", "Thin", "choose", "depth_of", "microseconds"]
+__all__ = [
+    "DEEP", "HIGH", "MOST", "PAD", "UNSCALED", "Scales", "Thin", "choose", "depth_of", "microseconds", "shared",
+]  # fmt: skip

@@ -75,14 +75,7 @@ def thin_kernel(
     first = fx.block_idx.x // thin.slices * thin.rows
     # Columns and rows that are not there are read where the last ones are; their sums go nowhere.
     along = lane % 4 * (deep // 4)
-    columns = [
-        w + (fx.Int64(fx.min(first + (t * HIGH + h * 8) + lane // 4, given.n - 1)) * given.step_w + along)
-        for t in range(thin.tiles)
-        for h in range(2)
-    ]
-    tokens = [
-        a + (fx.Int64(fx.min(lane // 4 + j * 8, given.m - 1)) * given.step_a + along) for j in range(thin.tokens // 8)
-    ]
+    columns, tokens = columns_at(w, first, lane, along, thin, given), tokens_at(a, lane, along, thin, given)
     sums = fx.make_rmem_tensor(fx.make_layout(4 * thin.tiles * (thin.tokens // 8), 1), total)
     sums.fill(0)
     nv.griddepcontrol_wait()
@@ -105,13 +98,7 @@ def thin_kernel(
         held.store(coming.load())
     # What is left is less than a step: one warp's. Beyond the end of K there are zeros.
     if (given.k > whole * depth) & (start == whole % stride):
-        for u in fx.range_constexpr(thin.units):
-            at = whole * depth + u * deep
-            inside = at + along < given.k
-            near = inside.select(at, fx.Int32(0))
-            for i, place in enumerate([*columns, *tokens]):
-                zero = fx.Vector.filled(WORDS, 0, fx.Int32)
-                held[None, i, u].store(cast("fx.Vector", inside.select(words_at(place + near), zero)))
+        fetch_inside(held, [*columns, *tokens], whole * depth, given.k - along, thin, deep)
         multiply(sums, held, thin, w.dtype, a.dtype)
 
     parts = fx.get_dyn_shared(total)
@@ -130,6 +117,23 @@ def thin_kernel(
         nv.cluster.sync()
 
 
+def columns_at(
+    w: fx.Pointer, first: fx.Int32, lane: fx.Int32, along: fx.Int32, thin: Thin, given: Given
+) -> list[fx.Pointer]:
+    """A lane's columns of W from the `first` on; where there are none any more, the last."""
+    return [
+        w + (fx.Int64(fx.min(first + (t * HIGH + h * 8) + lane // 4, given.n - 1)) * given.step_w + along)
+        for t in range(thin.tiles)
+        for h in range(2)
+    ]
+
+
+def tokens_at(a: fx.Pointer, lane: fx.Int32, along: fx.Int32, thin: Thin, given: Given) -> list[fx.Pointer]:
+    return [
+        a + (fx.Int64(fx.min(lane // 4 + j * 8, given.m - 1)) * given.step_a + along) for j in range(thin.tokens // 8)
+    ]
+
+
 def fetch(
     held: fx.Tensor, columns: list[fx.Pointer], tokens: list[fx.Pointer], at: fx.Int32, thin: Thin, deep: int
 ) -> None:
@@ -139,6 +143,17 @@ def fetch(
             held[None, i, u].store(words_at(place + (at + u * deep), once=True))
         for j, place in enumerate(tokens):
             held[None, len(columns) + j, u].store(words_at(place + (at + u * deep)))
+
+
+def fetch_inside(held: fx.Tensor, places: list[fx.Pointer], at: fx.Int32, end: fx.Int32, thin: Thin, deep: int) -> None:
+    """A step that reaches beyond the end of K: there are zeros. `end` is the lane's, whose places begin at its unit."""
+    for u in range(thin.units):
+        here = at + u * deep
+        inside = here < end
+        near = inside.select(here, fx.Int32(0))
+        for i, place in enumerate(places):
+            zero = fx.Vector.filled(WORDS, 0, fx.Int32)
+            held[None, i, u].store(cast("fx.Vector", inside.select(words_at(place + near), zero)))
 
 
 def words_at(place: fx.Pointer, *, once: bool = False) -> fx.Vector:
