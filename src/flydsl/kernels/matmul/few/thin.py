@@ -73,7 +73,7 @@ def ceildiv(a: int, b: int) -> int:
 @lru_cache(4096)
 def choose(m: int, n: int, k: int, processors: int, width: int = 16) -> Thin:
     """A step deep enough to keep memory busy, but no deeper than K is long; equal shares where multiprocessors would
-    have different numbers of columns, clusters where they would have none.
+    have different numbers of columns. By the times of 32 shapes on an H200.
     """
     blocks = ceildiv(n, HIGH)
     if width == 8:
@@ -84,11 +84,15 @@ def choose(m: int, n: int, k: int, processors: int, width: int = 16) -> Thin:
     if m <= 8:
         if k >= LONG and blocks <= 3 * processors:
             return shared(Thin(2, 8, 8, 4), n, k, processors)
-        return Thin(1, 8, 4, 2) if k < 2048 else Thin(1, 8, 8, 4)
-    if k < 2048 and n < 2048:
+        if k >= 2048 or blocks <= processors:
+            return Thin(1, 8, 8, 4)
+        return Thin(1, 8, 8 if blocks <= 4 * processors else 4, 2)
+    if blocks >= 8 * processors:
         return Thin(1, 16, 4, 2)
-    # More rows are read as often as there are blocks.
-    return shared(Thin(2, 16, 4, 4), n, k, 2 * processors)
+    if k < 2048:
+        return Thin(1, 16, 8, 2) if blocks <= processors else Thin(2, 16, 4, 4)
+    # More rows are read as often as there are blocks of columns.
+    return shared(Thin(4, 16, 8, 2) if n >= 2048 else Thin(2, 16, 4, 4), n, k, processors * (1 if n >= 2048 else 2))
 
 
 def shared(form: Thin, n: int, k: int, most: int, width: int = 16) -> Thin:
