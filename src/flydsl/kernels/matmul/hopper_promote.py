@@ -182,4 +182,4 @@ def sum_once(
         stage, phase = advance(stage, phase, ring.stages)
 
 
-__all__ = ["release", "sum_class", "sum_once", "sum_twice"]
+__all__ = ["multiply", "release", "sum_class", "sum_once", "sum_twice", "wait"]

@@ -351,7 +351,7 @@ def sliced(given: Problem, whole: Plan) -> list[Plan]:
 def tails(given: Problem, whole: Plan) -> list[Plan]:
     """The same with slices of the tiles that are left over, where these keep less than half of the blocks busy."""
     tile = whole.tile
-    if tile.splits > 1 or tile.slices > 1 or tile.pingpong or tile.n < 64 or given.promote:
+    if tile.splits > 1 or tile.slices > 1 or tile.pingpong or tile.n < 64:
         return []
     rows, columns, _, _ = operands(given, tile.swap)
     once = ceildiv(rows, tile.m * tile.high) * ceildiv(columns, tile.n * tile.wide) * given.batches
