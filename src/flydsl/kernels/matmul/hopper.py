@@ -29,7 +29,7 @@ from .groups import count_tiles
 from .hopper_factors import SENDERS, Ring, Sources, advance, send_factors
 from .hopper_fill import Pair, clear_rows, fetch, fetch_either, load_map, sharers
 from .hopper_out import Out, hold, store_by_engine, store_by_threads, store_in_group, store_pieces, swizzle
-from .hopper_promote import multiply, release, sum_class, sum_once, sum_twice, wait
+from .hopper_promote import Tiles, multiply, release, sum_class, sum_once, sum_twice, wait
 from .hopper_sums import add_sums, collect_sums, leave_sums, put_sums, share_out, wait_for_slices
 from .hopper_tiles import Dealt, Grid, Map, Place, cut_of, slice_of
 from .tile import (
@@ -219,7 +219,7 @@ def hopper_kernel(
         done = consumer * steps if tile.pingpong else fx.Int32(0)
         here = where.start()
         # Where K is in one piece, the next tile is found while the first products of this one run.
-        ahead = not form.promote and tile.slices == tile.splits == 1
+        ahead = tile.slices == tile.splits == 1
         if fx.const_expr(ahead):
             if start < tiles:
                 here = where.at(start, here)
@@ -236,13 +236,13 @@ def hopper_kernel(
             if fx.const_expr(tile.slices == tile.splits == 1):
                 whole_tile = hold(out, row, column)
             if fx.const_expr(form.promote):
-                grand.fill(0)
+                found_by = Tiles(where, here, fx.min(at + hop, tiles - 1), ahead)
                 if fx.const_expr(tile.two_sets):
-                    sum_twice(grand, out, ring, mma, parts_x, parts_y, row, column, count_k, stage, phase)
+                    coming = sum_twice(grand, out, ring, mma, parts_x, parts_y, found_by, count_k, stage, phase)
                 else:
                     me = (consumer if teams > 1 else fx.Int32(0)) * 128
-                    sum_once(
-                        grand, out, ring, mma, dtype, me, parts_y, row, column, count_k, stage, phase
+                    coming = sum_once(
+                        grand, out, ring, mma, dtype, me, parts_y, found_by, count_k, stage, phase
                     )  # fmt: skip
             elif fx.const_expr(ahead):
                 work_on = Work(mma, acc, parts_x, parts_y, ring, tile, member, count_k, stage, phase)
