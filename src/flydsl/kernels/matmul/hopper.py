@@ -233,7 +233,7 @@ def hopper_kernel(
             if fx.const_expr(tile.pingpong):
                 mine_next.sync()
             whole_tile = out
-            if fx.const_expr(tile.slices == tile.splits == 1):
+            if fx.const_expr(tile.splits == 1 and (tile.slices == 1 or tile.tail)):
                 whole_tile = hold(out, row, column)
             if fx.const_expr(form.promote):
                 found_by = Tiles(where, here, fx.min(at + hop, tiles - 1), ahead)
@@ -300,9 +300,9 @@ def hopper_kernel(
             elif fx.const_expr(tile.together):
                 if at < whole:
                     if fx.const_expr(form.store == "engine"):
-                        store_by_engine(out, grand, row, column, batch)
+                        store_by_engine(whole_tile, grand, row, column, batch)
                     else:
-                        store_pieces(out, grand, row, column, batch)
+                        store_pieces(whole_tile, grand, row, column, batch)
                 else:
                     unit = ((at - whole) % dealt.rest * tile.cluster + place) * tile.consumers + consumer
                     found = fx.recast_iter(fx.Int32, after + (fixed_bytes(tile) - 16)) + consumer
