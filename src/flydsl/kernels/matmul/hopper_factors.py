@@ -189,11 +189,20 @@ def line_or_square(
 def put_factors(place: fx.Pointer, held: fx.Tensor, tile: Tile, member: fx.Int32):
     count = lines_of(tile) + squares_of(tile)
     for i in fx.range_constexpr(held_by_a_thread(tile)):
+        at = i * THREADS + member
         if fx.const_expr((i + 1) * THREADS <= count):
-            place[i * THREADS + member] = held[i]
+            place[place_of(at, tile)] = held[i]
         else:
-            if i * THREADS + member < count:
-                place[i * THREADS + member] = held[i]
+            if at < count:
+                place[place_of(at, tile)] = held[i]
+
+
+def place_of(at: fx.Int32, tile: Tile) -> fx.Int32:
+    """Where a factor lies: those of rows that a thread has, eight apart, are beside each other, and read as one."""
+    if tile.swap:
+        return at
+    inside = at % 16
+    return (at < lines_of(tile)).select(at - inside + inside % 8 * 2 + inside // 8, at)
 
 
 def scale_counts(tile: Tile, form: Form) -> tuple[int, int]:
@@ -221,9 +230,9 @@ def take_factors(out: Out, held: fx.Tensor, ring: Ring, row: fx.Int32, stage: fx
         teams = 1 if tile.pingpong else tile.consumers
         block = r if teams == 1 else out.consumer + r * teams
         if form.scale_x == "line":
-            mine = place + (block * 64 + out.member // 32 * 16 + lane // 4)
+            mine = place + (block * 64 + out.member // 32 * 16 + lane // 4 * 2)
             for v in range(2):
-                held[first + v] = mine[8 * v]
+                held[first + v] = mine[v]
             for i in range(of_columns):
                 held[first + of_rows + i] = squares[i]
         else:
