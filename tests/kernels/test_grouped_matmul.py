@@ -98,6 +98,20 @@ def test_tiles_of_clusters_and_turns(tile: Tile, rng: np.random.Generator, emula
         check(out, a, b, ends)
 
 
+def test_pairs_in_checked_mode(rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
+    """Pairs above each other, one left that is beside itself, halves that nobody fetches, and more steps than stages."""
+    emulate("sm_90a")
+    monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
+    few_processors(monkeypatch, 4)
+    tile = Tile(128, 160, 2, cluster=2, shares="either")
+    module = sys.modules["flydsl.kernels.matmul.grouped"]
+    monkeypatch.setattr(module, "best_in_groups", lambda given: plan(given._replace(m=tile.m), tile))
+    a, b, ends = operands(rng, [330, 0, 50, 200], 328, 400, more=3)
+    out = poison(a, b)
+    grouped_matmul(a, b, ends, out=out)
+    check(out, a, b, ends)
+
+
 def test_ends_that_fall_or_go_too_far_reach_nothing_else(rng: np.random.Generator, emulate):
     for arch in ("sm_90a", "native"):
         emulate(arch)
