@@ -57,25 +57,59 @@ def test_layouts_types_and_activations(rng: np.random.Generator, emulate):
     check(grouped_matmul(a, b, ends), a, b, ends)
 
 
+def few_processors(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """As if there were so many multiprocessors; nothing that was decided before counts."""
+    module = sys.modules["flydsl.kernels.matmul.grouped"]
+    found = module.target_of
+    monkeypatch.setattr(module, "target_of", lambda a: found(a)._replace(processors=count))
+    monkeypatch.setattr(module, "_decided", {})
+
+
 def test_as_many_tiles_as_blocks_take_in_turn(rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
     """Few multiprocessors, so that blocks go from group to group."""
     emulate("sm_90a")
-    monkeypatch.setattr(sys.modules["flydsl.kernels.matmul.entry"], "HOPPER_PROCESSORS", 3)
+    few_processors(monkeypatch, 3)
     a, b, ends = operands(rng, [100, 0, 30, 129, 64, 1, 0], 200, 64)
     check(grouped_matmul(a, b, ends), a, b, ends)
 
 
 @pytest.mark.parametrize(
-    "tile", [Tile(64, 64, 1, cluster=2), Tile(64, 64, 1, cluster=2, shares="x"), Tile(64, 64, 2, True)]
+    "tile",
+    [
+        Tile(64, 64, 1, cluster=2),
+        Tile(64, 64, 1, cluster=2, shares="x"),
+        Tile(64, 64, 2, True),
+        Tile(64, 64, 1, cluster=2, shares="either"),
+        Tile(64, 64, 2, True, cluster=2, shares="either"),
+        Tile(128, 64, 2, cluster=2, shares="either"),
+        Tile(128, 96, 2),
+        Tile(256, 48, 2, cluster=2, shares="either"),
+    ],
 )
 def test_tiles_of_clusters_and_turns(tile: Tile, rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
     emulate("sm_90a")
     module = sys.modules["flydsl.kernels.matmul.grouped"]
-    monkeypatch.setattr(sys.modules["flydsl.kernels.matmul.entry"], "HOPPER_PROCESSORS", 4)
-    monkeypatch.setattr(module, "best_in_groups", lambda given: plan(given, tile))
-    monkeypatch.setattr(module, "_decided", {})
-    a, b, ends = operands(rng, [100, 0, 30, 129, 64, 1, 0], 200, 64)
-    check(grouped_matmul(a, b, ends), a, b, ends)
+    few_processors(monkeypatch, 4)
+    monkeypatch.setattr(module, "best_in_groups", lambda given: plan(given._replace(m=tile.m), tile))
+    for sizes in ([100, 0, 30, 129, 64, 1, 0], [256, 60, 390, 128]):
+        a, b, ends = operands(rng, sizes, 200, 192, more=2)
+        out = poison(a, b)
+        grouped_matmul(a, b, ends, out=out)
+        check(out, a, b, ends)
+
+
+def test_pairs_in_checked_mode(rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
+    """Pairs above each other, one left that is beside itself, halves that nobody fetches, and more steps than stages."""
+    emulate("sm_90a")
+    monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
+    few_processors(monkeypatch, 4)
+    tile = Tile(128, 160, 2, cluster=2, shares="either")
+    module = sys.modules["flydsl.kernels.matmul.grouped"]
+    monkeypatch.setattr(module, "best_in_groups", lambda given: plan(given._replace(m=tile.m), tile))
+    a, b, ends = operands(rng, [330, 0, 50, 200], 328, 400, more=3)
+    out = poison(a, b)
+    grouped_matmul(a, b, ends, out=out)
+    check(out, a, b, ends)
 
 
 def test_ends_that_fall_or_go_too_far_reach_nothing_else(rng: np.random.Generator, emulate):

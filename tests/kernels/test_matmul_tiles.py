@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -216,6 +218,7 @@ CHECKED = [
     (Tile(64, 32, 1, swap=True), 1000),
     # Blocks run one after the other here: all but the last give up waiting.
     (Tile(64, 96, 1, slices=3, together=True, tail=True), 520),
+    (Tile(256, 128), 200),  # four pieces of results in two places
 ]
 
 
@@ -292,6 +295,84 @@ def test_sums_of_128_products_have_their_factors(tile: Tile, steps: int, rng: np
     left = a.double() * lines.double().repeat_interleave(128, 1)
     right = b.double() * squares.double().repeat_interleave(128, 1).repeat_interleave(128, 0)[:n].T
     bound(c, left, right, sums=FP8_SUMS)
+    assert torch.isnan(whole[..., n:]).all()
+
+
+IN_FOURS = [
+    (Tile(128, 64), 8),
+    (Tile(256, 128), 4),
+    (Tile(64, 64, 1, swap=True), 4),
+    (Tile(128, 160, slices=3), 20),  # 8, 8 and 4 steps
+    (Tile(128, 192, slices=2, together=True, tail=True), 8),
+]
+
+
+@pytest.mark.parametrize(("tile", "steps"), IN_FOURS, ids=str)
+def test_factors_of_four_steps_at_once(tile: Tile, steps: int, rng: np.random.Generator, emulate, monkeypatch):
+    """The same numbers; slices begin where four steps do."""
+    emulate("sm_90a")
+    monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
+    m, n, k = (40, tile.m + 8, 128 * steps) if tile.swap else (tile.m + 9, tile.n + 8, 128 * steps)
+    lines = torch.from_numpy(np.exp2(rng.integers(-3, 4, (m, steps)))).float()
+    squares = torch.from_numpy(np.exp2(rng.integers(-3, 4, (-(-n // 128), steps)))).float()
+    names, scales = ("line", "square"), (lines, squares)
+    if tile.swap:
+        names, scales = names[::-1], scales[::-1]
+    form = Form("k", "k", "elements", scale_x=names[0], scale_y=names[1], promote=True, quads=True)
+    c, whole, a, b = product(m, n, k, tile, form, E4, torch.float32, rng, "cpu", scales=scales)
+    left = a.double() * lines.double().repeat_interleave(128, 1)
+    right = b.double() * squares.double().repeat_interleave(128, 1).repeat_interleave(128, 0)[:n].T
+    bound(c, left, right, sums=FP8_SUMS)
+    assert torch.isnan(whole[..., n:]).all()
+
+
+@pytest.mark.parametrize(
+    ("steps", "across", "at", "wanted"),
+    [(8, 8, 0, True), (6, 8, 0, False), (8, 9, 0, False), (8, 8, 1, False), (8, 12, 4, True)],
+)
+def test_which_factors_lie_in_fours(steps: int, across: int, at: int, wanted: bool, emulate, monkeypatch):
+    """Units of 16 bytes of both, and nothing behind the last one; the form says so."""
+    from flydsl.kernels import matmul
+
+    emulate("sm_90a")
+    forms: list[Form] = []
+
+    def instead(*args, **options):
+        forms.extend(x for x in args if isinstance(x, Form))
+
+    monkeypatch.setattr(sys.modules["flydsl.kernels.matmul.hopper"], "hopper", instead)
+    monkeypatch.setattr(sys.modules["flydsl.kernels.matmul.entry"], "_decided", {})
+    a, b = (torch.zeros(x, 128 * steps, dtype=torch.uint8).view(E4) for x in (160, 256))
+    lines = torch.zeros(160 * across + at)[at:].as_strided((160, steps), (across, 1))
+    matmul(a, b.T, scale_a=lines, scale_b=torch.zeros(2, -(-steps // 4) * 4)[:, :steps].T)
+    assert [form.quads for form in forms] == [wanted]
+
+
+ALONG = [
+    Tile(128, 256), Tile(256, 72), Tile(64, 96, pingpong=True), Tile(64, 88, 1, swap=True), Tile(192, 192, 3),
+    Tile(64, 64, 1, splits=2), Tile(64, 64, 1, slices=2, together=True, tail=True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("promote", [False, True])
+@pytest.mark.parametrize("tile", ALONG, ids=str)
+def test_factors_and_bias_along_rows_and_columns(tile: Tile, promote: bool, rng: np.random.Generator, device: str):
+    """All of them differ; tiles are more than blocks, so that each block has some behind its first."""
+    if promote and not tile.promotes:
+        tile = tile._replace(n=128)
+    m, n = (2 * tile.n + 9, 2 * tile.m + 8) if tile.swap else (2 * tile.m + 9, 2 * tile.n + 8)
+    if tile.slices > 1:
+        m, n = tile.m + 9, tile.n + 8
+    rows, columns, bias = (torch.from_numpy(np.exp2(rng.uniform(-3, 3, x))).float().to(device) for x in (m, n, n))
+    by_engine = not (tile.by_threads or tile.tail)
+    form = Form(
+        "k", "k", "engine" if by_engine else "pairs", bias="rows" if tile.swap else "columns", scale_x="rows",
+        scale_y="rows", promote=promote, edge="elements" if tile.swap else "pairs",
+    )  # fmt: skip
+    scales = (columns, rows) if tile.swap else (rows, columns)
+    c, whole, a, b = product(m, n, 640, tile, form, E4, torch.bfloat16, rng, device, bias=bias, scales=scales)
+    left, right = a.double() * rows.double()[:, None], b.double() * columns.double()
+    bound(c, left, right, after=lambda x: x + bias.double(), sums=FP8_SUMS)
     assert torch.isnan(whole[..., n:]).all()
 
 

@@ -185,6 +185,7 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
         l2_fetch=128 if form_x.ragged or form_y.ragged else 256,
         rows_x=rows_x,
         rows_y=rows_y,
+        quads=request.blocked and tile.splits == 1 and in_fours(request),
     )
     turned = request.blocked
     numbers = (
@@ -210,6 +211,17 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
         hopper(a, b, c, bias, scale_a, scale_b, work, counters, *numbers, **more)
 
     return run
+
+
+def in_fours(request: Request) -> bool:
+    """Whether factors of blocks lie along K in units of 16 bytes, which all of K's are."""
+    a, b = request.scale_a, request.scale_b
+    if a is None or b is None or -(-request.k // 128) % 4:
+        return False
+    return all(
+        x.dtype == "float32" and x.address % UNIT == 0 and along == 1 and across % 4 == 0
+        for x, across, along in ((a, *a.strides), (b, *b.strides[::-1]))
+    )
 
 
 FEW = 32

@@ -12,8 +12,24 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 
+class Cut(NamedTuple):
+    """How a group is cut into tiles: so many rows each, in so many columns."""
+
+    m: int
+    columns: fx.Int32 | int = 1
+    either: bool = False
+    """Tiles come in pairs: above each other, and beside each other in a row that is left."""
+
+    def tiles(self, length: fx.Int32) -> fx.Int32:
+        """Of a group, or pairs of them."""
+        rows = fx.ceildiv(length, self.m)
+        if self.either:
+            return rows // 2 * self.columns + rows % 2 * fx.ceildiv(self.columns, 2)
+        return rows * self.columns
+
+
 class Group(NamedTuple):
-    """A group: its number, the row tiles of all before it, and its rows."""
+    """A group: its number, the tiles of all before it, and its rows."""
 
     number: fx.Int32
     tiles_before: fx.Int32
@@ -28,12 +44,12 @@ def end_of(offsets: fx.Pointer, group: fx.Int32, start: fx.Int32, rows: fx.Int32
 
 
 @flyc.jit
-def count_tiles(offsets: fx.Pointer, groups: fx.Int32, rows: fx.Int32, m: int):
-    """Tiles of `m` rows that all groups take."""
+def count_tiles(offsets: fx.Pointer, groups: fx.Int32, rows: fx.Int32, cut: Cut):
+    """Tiles that all groups take."""
     start, count = fx.Int32(0), fx.Int32(0)
     for group in range(groups):
         end = end_of(offsets, group, start, rows)
-        count = count + fx.ceildiv(end - start, m)
+        count = count + cut.tiles(end - start)
         start = end
     return count
 
@@ -43,9 +59,9 @@ def first_group(offsets: fx.Pointer, rows: fx.Int32) -> Group:
     return Group(zero, zero, zero, end_of(offsets, zero, zero, rows))
 
 
-def group_at(offsets: fx.Pointer, known: Group, tile: fx.Int32, rows: fx.Int32, m: int) -> Group:
-    """The group of a row tile, from that of an earlier one; there must be one."""
-    return Group(*_group_at(offsets, *known, tile, rows, m))
+def group_at(offsets: fx.Pointer, known: Group, tile: fx.Int32, rows: fx.Int32, cut: Cut) -> Group:
+    """The group of a tile, from that of an earlier one; there must be one."""
+    return Group(*_group_at(offsets, *known, tile, rows, cut))
 
 
 @flyc.jit
@@ -57,14 +73,14 @@ def _group_at(
     end: fx.Int32,
     tile: fx.Int32,
     rows: fx.Int32,
-    m: int,
+    cut: Cut,
 ):
-    while tile >= before + fx.ceildiv(end - start, m):
-        before = before + fx.ceildiv(end - start, m)
+    while tile >= before + cut.tiles(end - start):
+        before = before + cut.tiles(end - start)
         number = number + 1
         start = end
         end = end_of(offsets, number, start, rows)
     return number, before, start, end
 
 
-__all__ = ["Group", "count_tiles", "end_of", "first_group", "group_at"]
+__all__ = ["Cut", "Group", "count_tiles", "end_of", "first_group", "group_at"]

@@ -25,12 +25,13 @@ from typing import NamedTuple, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from .groups import Group, count_tiles, first_group, group_at
-from .hopper_factors import SENDERS, Ring, Sources, send_factors
-from .hopper_fill import clear_rows, fetch, load_map, sharers
-from .hopper_out import Out, store_by_engine, store_by_threads, store_pieces, swizzle
-from .hopper_promote import release, sum_class, sum_once, sum_twice
+from .groups import count_tiles
+from .hopper_factors import SENDERS, Ring, Sources, advance, send_factors
+from .hopper_fill import Pair, clear_rows, fetch, fetch_either, load_map, sharers
+from .hopper_out import Out, hold, store_by_engine, store_by_threads, store_in_group, store_pieces, swizzle
+from .hopper_promote import Tiles, multiply, release, sum_class, sum_once, sum_twice, wait
 from .hopper_sums import add_sums, collect_sums, leave_sums, put_sums, share_out, wait_for_slices
+from .hopper_tiles import Dealt, Grid, Map, Place, cut_of, slice_of
 from .tile import (
     BARRIER_BYTES,
     LINE,
@@ -105,11 +106,11 @@ def hopper_kernel(
     # Tiles are dealt to clusters; a cluster's are beside or above each other.
     high, wide = tile.high, tile.wide
     of_x, of_y = sharers(tile, place, part)
-    grid = Grid(fx.ceildiv(rows, tile.m * high), fx.ceildiv(columns, tile.n * wide), group, high, wide)
+    grid = Grid(fx.ceildiv(rows, tile.m * high), fx.ceildiv(columns, tile.n * wide), group)
     first, stride = fx.block_idx.x // tile.blocks, fx.grid_dim.x // tile.blocks
     once = grid.rows * grid.columns * batches
     if fx.const_expr(form.grouped):
-        once = count_tiles(offsets, batches, rows, tile.m * high) * grid.columns
+        once = count_tiles(offsets, batches, rows, cut_of(tile, grid.columns))
     # What is dealt: whole tiles, as many to each cluster, then slices of the others.
     whole, rest = fx.Int32(0), once
     if fx.const_expr(tile.tail):
@@ -117,12 +118,14 @@ def hopper_kernel(
         rest = once - whole
     dealt = Dealt(whole, fx.max(rest, 1))
     tiles = whole + rest * tile.slices
+    where = Map(grid, dealt, tile, place, offsets, rows)
     steps = fx.ceildiv(k, bk)
     begin = fx.Int32(0)
     if fx.const_expr(tile.splits > 1):
         per = fx.ceildiv(steps, tile.splits)
         begin = per * part
         steps = fx.max(fx.min(steps - begin, per), 0)
+    fours = 4 if form.quads else 1
     few, many = registers(tile)
     ring = Ring(full, empty, count, base, part, fx.recast_iter(fx.Float32, after + fixed_bytes(tile)))
     if role == 0:
@@ -130,15 +133,17 @@ def hopper_kernel(
             nv.setmaxnreg(few, increase=False)
         if tid == 0:
             stage, phase = fx.Int32(0), fx.Int32(1)
-            group_now = starting_group(offsets, rows)
+            here = where.start()
             for at in range(first, tiles, stride):
-                row, column, batch = tile_position(tile_of(at, dealt, tile), grid, place)
-                batch_x, top = batch, row * tile.m
+                here = where.at(at, here)
+                batch, batch_x, top = here.batch, here.batch, here.row * tile.m
                 if fx.const_expr(form.grouped):
-                    group_now = group_at(offsets, group_now, at // grid.columns, rows, tile.m * high)
-                    row, column = tile_in_group(at, group_now, grid, tile, place)
-                    batch, batch_x, top = group_now.number, fx.Int32(0), group_now.start + row * tile.m
-                origin, count_k = slice_of(at, dealt, steps, tile)
+                    batch_x, top = fx.Int32(0), here.group.start + top
+                short, expected = fx.Int32(0), fx.Int32(LINE * (rows_x + rows_y))
+                if fx.const_expr(tile.halves):
+                    short = fx.Int32(here.group.end - top <= tile.m // 2)
+                    expected = expected - short * (LINE * tile.m // 2)
+                origin, count_k = slice_of(at, dealt, steps, tile, fours)
                 for step in range(count_k):
                     fx.ktrace.range_push("wait empty")
                     empty[stage].wait(phase)
@@ -146,9 +151,14 @@ def hopper_kernel(
                     fx.ktrace.range_push("issue copies")
                     depth = (begin + origin + step) * bk
                     to_x, to_y = base + stage * elements_x, base_y + stage * elements_y
-                    full[stage].expect_tx(LINE * (rows_x + rows_y))
-                    fetch(load_x, to_x, full[stage], top, depth, batch_x, rows_x, form.x_major, of_x)
-                    fetch(load_y, to_y, full[stage], column * tile.n, depth, batch, rows_y, form.y_major, of_y)
+                    full[stage].expect_tx(expected)
+                    left = here.column * tile.n
+                    if fx.const_expr(tile.either):
+                        pair = Pair(load_x, load_y, form.x_major, form.y_major, place, here.above, short)
+                        fetch_either(pair, tile, to_x, to_y, full[stage], top, left, depth, batch)
+                    else:
+                        fetch(load_x, to_x, full[stage], top, depth, batch_x, rows_x, form.x_major, of_x, wide)
+                        fetch(load_y, to_y, full[stage], left, depth, batch, rows_y, form.y_major, of_y, high)
                     fx.ktrace.range_pop()
                     stage = stage + 1
                     if stage == count:
@@ -156,11 +166,13 @@ def hopper_kernel(
                         phase = phase ^ 1
         if fx.const_expr(tile.factors):
             if tid >= 128 - 32 * SENDERS:
-                sources = Sources(cast("fx.Tensor", scale_x), cast("fx.Tensor", scale_y), rows, columns)
+                sources = Sources(cast("fx.Tensor", scale_x), cast("fx.Tensor", scale_y), rows, columns, form.quads)
                 stage, phase = fx.Int32(0), fx.Int32(1)
+                here = where.start()
                 for at in range(first, tiles, stride):
-                    row, column, _ = tile_position(tile_of(at, dealt, tile), grid, place)
-                    origin, count_k = slice_of(at, dealt, steps, tile)
+                    here = where.at(at, here)
+                    row, column = here.row, here.column
+                    origin, count_k = slice_of(at, dealt, steps, tile, fours)
                     stage, phase = send_factors(
                         ring, sources, tile, tid % (32 * SENDERS), row, column, begin + origin, count_k, stage, phase
                     )
@@ -205,26 +217,44 @@ def hopper_kernel(
                 other_next.arrive()
         start, hop = (first + consumer * stride, stride * 2) if tile.pingpong else (first, stride)
         done = consumer * steps if tile.pingpong else fx.Int32(0)
-        group_now = starting_group(offsets, rows)
+        here = where.start()
+        # Where K is in one piece, the next tile is found while the first products of this one run.
+        ahead = tile.slices == tile.splits == 1
+        if fx.const_expr(ahead):
+            if start < tiles:
+                here = where.at(start, here)
         for at in range(start, tiles, hop):
-            row, column, batch = tile_position(tile_of(at, dealt, tile), grid, place)
-            if fx.const_expr(form.grouped):
-                group_now = group_at(offsets, group_now, at // grid.columns, rows, tile.m * high)
-                row, column = tile_in_group(at, group_now, grid, tile, place)
-                batch = fx.Int32(0)
-            origin, count_k = slice_of(at, dealt, steps, tile)
+            if fx.const_expr(not ahead):
+                here = where.at(at, here)
+            coming = here
+            row, column, batch = here.row, here.column, fx.Int32(0) if form.grouped else here.batch
+            origin, count_k = slice_of(at, dealt, steps, tile, fours)
             stage, phase = done % count, done // count % 2
             if fx.const_expr(tile.pingpong):
                 mine_next.sync()
+            whole_tile = out
+            if fx.const_expr(tile.splits == 1 and (tile.slices == 1 or tile.tail)):
+                whole_tile = hold(out, row, column)
             if fx.const_expr(form.promote):
-                grand.fill(0)
+                found_by = Tiles(where, here, fx.min(at + hop, tiles - 1), ahead)
                 if fx.const_expr(tile.two_sets):
-                    sum_twice(grand, out, ring, mma, parts_x, parts_y, row, column, count_k, stage, phase)
+                    coming = sum_twice(grand, out, ring, mma, parts_x, parts_y, found_by, count_k, stage, phase)
                 else:
                     me = (consumer if teams > 1 else fx.Int32(0)) * 128
-                    sum_once(
-                        grand, out, ring, mma, dtype, me, parts_y, row, column, count_k, stage, phase
+                    coming = sum_once(
+                        grand, out, ring, mma, dtype, me, parts_y, found_by, count_k, stage, phase
                     )  # fmt: skip
+            elif fx.const_expr(ahead):
+                work_on = Work(mma, acc, parts_x, parts_y, ring, tile, member, count_k, stage, phase)
+                following = fx.min(at + hop, tiles - 1)
+                if fx.const_expr(form.grouped and teams > 1):
+                    if row * tile.m + consumer * 64 < here.group.end - here.group.start:
+                        coming = multiply_tile(work_on, where, here, following)
+                    else:
+                        coming = where.at(following, here)
+                        pass_by(work_on)
+                else:
+                    coming = multiply_tile(work_on, where, here, following)
             else:
                 acc.fill(0)
                 before = fx.Int32(0)
@@ -270,9 +300,9 @@ def hopper_kernel(
             elif fx.const_expr(tile.together):
                 if at < whole:
                     if fx.const_expr(form.store == "engine"):
-                        store_by_engine(out, grand, row, column, batch)
+                        store_by_engine(whole_tile, grand, row, column, batch)
                     else:
-                        store_pieces(out, grand, row, column, batch)
+                        store_pieces(whole_tile, grand, row, column, batch)
                 else:
                     unit = ((at - whole) % dealt.rest * tile.cluster + place) * tile.consumers + consumer
                     found = fx.recast_iter(fx.Int32, after + (fixed_bytes(tile) - 16)) + consumer
@@ -300,21 +330,13 @@ def hopper_kernel(
                     else:
                         store_pieces(out, grand, row, column, batch)
             elif fx.const_expr(form.grouped):
-                here = out._replace(rows=group_now.end, origin=group_now.start)
-                if fx.const_expr(form.store == "engine"):
-                    edge = here._replace(form=form._replace(store=form.edge))
-                    if group_now.start + (row + 1) * tile.m <= group_now.end:
-                        store_by_engine(here, grand, row, column, batch)
-                    else:
-                        # The engine would write rows of the next group.
-                        store_pieces(edge, grand, row, column, batch)
-                else:
-                    store_pieces(here, grand, row, column, batch)
+                store_in_group(whole_tile._replace(rows=here.group.end, origin=here.group.start), grand, row, column)
             elif fx.const_expr(form.store == "engine"):
-                store_by_engine(out, grand, row, column, batch)
+                store_by_engine(whole_tile, grand, row, column, batch)
             else:
-                store_pieces(out, grand, row, column, batch)
+                store_pieces(whole_tile, grand, row, column, batch)
             fx.ktrace.range_pop()
+            here = coming
         if fx.const_expr(form.store == "engine"):
             if member == 0:
                 nv.tma_wait(0)
@@ -325,77 +347,60 @@ def hopper_kernel(
         nv.cluster.wait()
 
 
+class Work(NamedTuple):
+    """A consumer's share of a tile: its sums and operands, the ring they come by, and where in it the first step is."""
+
+    mma: fx.TiledMma
+    acc: fx.Tensor
+    x: fx.Tensor
+    y: fx.Tensor
+    ring: Ring
+    tile: Tile
+    member: fx.Int32
+    steps: fx.Int32
+    stage: fx.Int32
+    phase: fx.Int32
+
+
+@flyc.jit
+def multiply_tile(work: Work, where: Map, here: Place, following: fx.Int32):
+    """A tile's products, of one step at least; and where the following tile is, found while the first ones run."""
+    nv, ring, acc, stage, phase = fx.nvgpu, work.ring, work.acc, work.stage, work.phase
+    wait(ring.full[stage], phase)
+    multiply(work.mma, acc, work.x, work.y, stage)
+    coming = where.at(following, here).held()
+    before = stage
+    stage, phase = advance(stage, phase, ring.stages)
+    for _ in range(1, work.steps):
+        wait(ring.full[stage], phase)
+        fx.ktrace.range_push("multiply")
+        fx.gemm(work.mma, acc, work.x[None, None, None, stage], work.y[None, None, None, stage], acc)
+        nv.wgmma_wait(1)
+        fx.ktrace.range_pop()
+        # The products of the step before are done: its stage may be filled again.
+        release(ring.empty[before], work.member, work.tile.cluster, ring.part)
+        before = stage
+        stage, phase = advance(stage, phase, ring.stages)
+    nv.wgmma_wait(0, acc)
+    release(ring.empty[before], work.member, work.tile.cluster, ring.part)
+    return coming
+
+
+@flyc.jit
+def pass_by(work: Work):
+    """A tile's steps of a consumer whose rows are behind the group's end."""
+    ring, stage, phase = work.ring, work.stage, work.phase
+    for _ in range(work.steps):
+        wait(ring.full[stage], phase)
+        release(ring.empty[stage], work.member, work.tile.cluster, ring.part)
+        stage, phase = advance(stage, phase, ring.stages)
+
+
 def prefetch(*maps: fx.nvgpu.TmaAtom | None) -> None:
     """The descriptions of the matrices into the cache."""
     for one in maps:
         if one is not None:
             one.prefetch()
-
-
-class Grid(NamedTuple):
-    """Tiles of clusters: how many below and beside each other, and how many rows of them are walked together."""
-
-    rows: fx.Int32
-    columns: fx.Int32
-    group: fx.Int32
-    high: int
-    wide: int
-
-
-def tile_position(at: fx.Int32, grid: Grid, place: fx.Int32) -> tuple[fx.Int32, fx.Int32, fx.Int32]:
-    """Row, column and batch of a block's tile: groups of rows, each walked along the columns, stay in L2."""
-    per_batch = grid.rows * grid.columns
-    batch, at = at // per_batch, at % per_batch
-    per_group = grid.group * grid.columns
-    which, inside = at // per_group, at % per_group
-    height = fx.min(grid.rows - which * grid.group, grid.group)
-    row, column = which * grid.group + inside % height, inside // height
-    if grid.high > 1 and grid.wide > 1:
-        return row * grid.high + place % grid.high, column * grid.wide + place // grid.high, batch
-    if grid.high > 1:
-        return row * grid.high + place, column, batch
-    if grid.wide > 1:
-        return row, column * grid.wide + place, batch
-    return row, column, batch
-
-
-def starting_group(offsets: fx.Pointer | None, rows: fx.Int32) -> Group:
-    """The first group; without groups it stands for none."""
-    return Group(*[fx.Int32(0)] * 4) if offsets is None else first_group(offsets, rows)
-
-
-def tile_in_group(at: fx.Int32, group: Group, grid: Grid, tile: Tile, place: fx.Int32) -> tuple[fx.Int32, fx.Int32]:
-    """Row, counted in tiles from the group's first, and column of a block's tile."""
-    rows = fx.ceildiv(group.end - group.start, tile.m * grid.high)
-    inside = grid._replace(rows=rows, group=fx.min(grid.group, rows))
-    row, column, _ = tile_position(at - group.tiles_before * grid.columns, inside, place)
-    return row, column
-
-
-class Dealt(NamedTuple):
-    """How many tiles are dealt whole, and how many others there are: slice after slice of them follows."""
-
-    whole: fx.Int32
-    rest: fx.Int32
-
-
-def tile_of(at: fx.Int32, dealt: Dealt, tile: Tile) -> fx.Int32:
-    """The tile that the `at`th piece of work belongs to."""
-    if not tile.tail:
-        return at % dealt.rest if tile.slices > 1 else at
-    return (at < dealt.whole).select(at, dealt.whole + (at - dealt.whole) % dealt.rest)
-
-
-def slice_of(at: fx.Int32, dealt: Dealt, steps: fx.Int32, tile: Tile) -> tuple[fx.Int32, fx.Int32]:
-    """The first step along K of the `at`th piece of work, and their number."""
-    if tile.slices == 1:
-        return fx.Int32(0), steps
-    per = fx.ceildiv(steps, tile.slices)
-    first = (at - dealt.whole) // dealt.rest * per
-    count = fx.max(fx.min(steps - first, per), 0)
-    if not tile.tail:
-        return first, count
-    return (at < dealt.whole).select(fx.Int32(0), first), (at < dealt.whole).select(steps, count)
 
 
 def operand(base: fx.Pointer, rows: int, bk: int, count: int, major: str) -> fx.Tensor:
@@ -454,8 +459,8 @@ def hopper(
     extents = k, batches
     count_c = fx.Int32(1) if form.grouped else batches
     rows_x, rows_y = fetched(tile, form)
-    load_x = load_map(x, (rows, k, count_c), step_x, batch_x, rows_x, tile.wide, form.x_major, bk, form.l2_fetch)
-    load_y = load_map(y, (columns, *extents), step_y, batch_y, rows_y, tile.high, form.y_major, bk, form.l2_fetch)
+    load_x = load_map(x, (rows, k, count_c), step_x, batch_x, rows_x, tile.boxes[0], form.x_major, bk, form.l2_fetch)
+    load_y = load_map(y, (columns, *extents), step_y, batch_y, rows_y, tile.boxes[1], form.y_major, bk, form.l2_fetch)
     store_c = None
     if fx.const_expr(form.store == "engine"):
         width, box = staging(tile)

@@ -45,6 +45,8 @@ class Sources(NamedTuple):
     scale_y: fx.Tensor
     rows: fx.Int32
     columns: fx.Int32
+    quads: bool
+    """Whether four steps' are read at once: 32 lanes with a row each take a cycle for each of these, not four."""
 
 
 @flyc.jit
@@ -63,8 +65,8 @@ def send_factors(
     """A tile's factors, step by step, into the stages; those of several steps lie beside each other in memory."""
     count = held_by_a_thread(tile)
     # Those who fetch have few registers: the next ones are under way meanwhile where there is room for both.
-    together, twice = (4, True) if count == 1 else (4, False) if count == 2 else (2, False)
-    layout = fx.make_layout((count, together), (1, count))
+    together, twice = (4, True) if count == 1 else (4, False) if count == 2 or sources.quads else (2, False)
+    layout = fx.make_layout((count, together), (together, 1))
     held = fx.make_rmem_tensor(layout, fx.Float32)
     coming = fx.make_rmem_tensor(layout, fx.Float32) if twice else held
     if fx.const_expr(twice):
@@ -98,6 +100,10 @@ def fetch_some(
     count: int,
 ) -> None:
     """So many steps' factors from step `at` on; behind the last step, those of the last."""
+    if sources.quads:
+        step = begin + fx.max(fx.min(at, steps - 4), 0)
+        fetch_factors(held, sources, tile, member, row, column, step)
+        return
     for i in range(count):
         step = begin + fx.max(fx.min(at + i, steps - 1), 0)
         fetch_factors(held[None, i], sources, tile, member, row, column, step)
@@ -124,10 +130,36 @@ def fetch_factors(
     extent, count = (tile.m if tile.swap else tile.n), lines_of(tile)
     for i in range(held_by_a_thread(tile)):
         at = i * THREADS + member
-        if (i + 1) * THREADS <= count:
+        if sources.quads:
+            fetch_quad(held[i, None], lines, squares, first, across, many, others, at, step, extent, count)
+        elif (i + 1) * THREADS <= count:
             held[i] = lines[fx.min(first + at, many - 1), step]
         else:
             held[i] = line_or_square(lines, squares, first, across, many, others, at, step, extent, count)
+
+
+@flyc.jit
+def fetch_quad(
+    held: fx.Tensor,
+    lines: fx.Tensor,
+    squares: fx.Tensor,
+    first: fx.Int32,
+    across: fx.Int32,
+    many: fx.Int32,
+    others: fx.Int32,
+    at: fx.Int32,
+    step: fx.Int32,
+    extent: int,
+    count: int,
+):
+    if at < count:
+        line = fx.get_iter(lines[fx.min(first + at, many - 1), None])
+        held.store(fx.nvgpu.load_global(line + step, 4))
+    elif at < count + 2:
+        # The first square and the last one.
+        place = (at == count).select(across, across + (extent - 1))
+        square = fx.get_iter(squares[fx.min(place, others - 1) // 128, None])
+        held.store(fx.nvgpu.load_global(square + step, 4))
 
 
 @flyc.jit
@@ -157,11 +189,20 @@ def line_or_square(
 def put_factors(place: fx.Pointer, held: fx.Tensor, tile: Tile, member: fx.Int32):
     count = lines_of(tile) + squares_of(tile)
     for i in fx.range_constexpr(held_by_a_thread(tile)):
+        at = i * THREADS + member
         if fx.const_expr((i + 1) * THREADS <= count):
-            place[i * THREADS + member] = held[i]
+            place[place_of(at, tile)] = held[i]
         else:
-            if i * THREADS + member < count:
-                place[i * THREADS + member] = held[i]
+            if at < count:
+                place[place_of(at, tile)] = held[i]
+
+
+def place_of(at: fx.Int32, tile: Tile) -> fx.Int32:
+    """Where a factor lies: those of rows that a thread has, eight apart, are beside each other, and read as one."""
+    if tile.swap:
+        return at
+    inside = at % 16
+    return (at < lines_of(tile)).select(at - inside + inside % 8 * 2 + inside // 8, at)
 
 
 def scale_counts(tile: Tile, form: Form) -> tuple[int, int]:
@@ -189,9 +230,9 @@ def take_factors(out: Out, held: fx.Tensor, ring: Ring, row: fx.Int32, stage: fx
         teams = 1 if tile.pingpong else tile.consumers
         block = r if teams == 1 else out.consumer + r * teams
         if form.scale_x == "line":
-            mine = place + (block * 64 + out.member // 32 * 16 + lane // 4)
+            mine = place + (block * 64 + out.member // 32 * 16 + lane // 4 * 2)
             for v in range(2):
-                held[first + v] = mine[8 * v]
+                held[first + v] = mine[v]
             for i in range(of_columns):
                 held[first + of_rows + i] = squares[i]
         else:

@@ -60,9 +60,10 @@ def fetch(
     rows: int,
     major: str,
     sharers: Sharers,
+    boxes: int,
 ) -> None:
     """Rows of an operand to a stage; where blocks share them, this block's part of them to all."""
-    line = rows // sharers.many if major == "k" else span(rows)
+    line = rows // boxes if major == "k" else span(rows)
     elements = load.nbytes * 8 // load.width
     first = fx.Int32(0)
     if sharers.many > 1:
@@ -71,6 +72,47 @@ def fetch(
     for i in range(rows // sharers.many // line):
         at = first + i
         load.load((row + at * line, depth, batch), smem + at * elements, barrier, multicast=mask)
+
+
+class Pair(NamedTuple):
+    """Where the rows of a step of two blocks come from, and who shares them now."""
+
+    load_x: fx.nvgpu.TmaAtom
+    load_y: fx.nvgpu.TmaAtom
+    major_x: str
+    major_y: str
+    member: fx.Int32
+    above: fx.Int32
+    short: fx.Int32
+    """1 if the second half of X's rows is of no use."""
+
+
+@flyc.jit
+def fetch_either(
+    pair: Pair,
+    tile: Tile,
+    to_x: fx.Pointer,
+    to_y: fx.Pointer,
+    full: fx.nvgpu.MBarrier,
+    top: fx.Int32,
+    left: fx.Int32,
+    depth: fx.Int32,
+    batch: fx.Int32,
+):
+    """A step's rows: one operand's whole for this block alone, and half of the other's for both."""
+    alone, both = Sharers(1, fx.Int32(0), None), Sharers(2, pair.member, fx.Int32(3))
+    zero = fx.Int32(0)
+    half = tile.m // 2
+    if pair.above == 1:
+        fetch(pair.load_x, to_x, full, top, depth, zero, half, pair.major_x, alone, 1)
+        if pair.short == 0:
+            second = to_x + half * (LINE * 8 // pair.load_x.width)
+            fetch(pair.load_x, second, full, top + half, depth, zero, half, pair.major_x, alone, 1)
+        fetch(pair.load_y, to_y, full, left, depth, batch, tile.n, pair.major_y, both, 2)
+    else:
+        if (pair.short == 0) | (pair.member == 0):
+            fetch(pair.load_x, to_x, full, top, depth, zero, tile.m, pair.major_x, both, 2)
+        fetch(pair.load_y, to_y, full, left, depth, batch, tile.n, pair.major_y, alone, 2)
 
 
 def load_map(
@@ -91,4 +133,4 @@ def load_map(
     return fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, (box, bk, 1), swizzle=width, l2_fetch=l2_fetch)
 
 
-__all__ = ["Sharers", "clear_rows", "fetch", "load_map", "sharers"]
+__all__ = ["Pair", "Sharers", "clear_rows", "fetch", "fetch_either", "load_map", "sharers"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import NamedTuple, cast
 
 import flydsl.compiler as flyc
@@ -9,7 +10,8 @@ import flydsl.expr as fx
 
 from ..activations import activated
 from ..epilogue import narrowed
-from .tile import LINE, Form, Staging, Tile, pieces, staging
+from .hopper_along import Part, Vectors, at_once, column_of, from_lanes, held_columns, held_rows, row_of
+from .tile import LINE, Form, Staging, Tile, pieces, slots, staging
 
 
 def chunk_layout(columns: int) -> fx.Layout:
@@ -42,6 +44,7 @@ class Out(NamedTuple):
     scale_out: fx.Tensor | None = None
     origin: fx.Int32 | int = 0
     """The row of D that tiles are counted from."""
+    held: Vectors = Vectors()
 
 
 def corner(out: Out, row: fx.Int32, column: fx.Int32, repeat: int) -> tuple[fx.Int32, fx.Int32]:
@@ -52,45 +55,65 @@ def corner(out: Out, row: fx.Int32, column: fx.Int32, repeat: int) -> tuple[fx.I
     return (top + out.origin if out.form.grouped else top), column * out.tile.n
 
 
-def finished(out: Out, values: fx.Vector, top: fx.Int32, left: fx.Int32, columns: int) -> fx.Vector:
-    """Sums of 64 rows and `columns` columns with scales, bias and activation."""
-    form = out.form
+def hold(out: Out, row: fx.Int32, column: fx.Int32) -> Out:
+    """With what goes along the rows and columns of a tile under way."""
+    form, tile = out.form, out.tile
+    tops = [corner(out, row, column, r)[0] for r in range(tile.rows // 64)]
+
+    def held(vector: fx.Tensor | None, direction: str) -> fx.Tensor | None:
+        if vector is None or not direction:
+            return None
+        if direction == "rows":
+            return held_rows(vector, tops, out.member, out.rows)
+        return held_columns(vector, column * tile.n, tile.n, out.member, out.columns)
+
+    x, y = ("" if how != "rows" else way for how, way in ((form.scale_x, "rows"), (form.scale_y, "columns")))
+    return out._replace(held=Vectors(held(out.scale_x, x), held(out.scale_y, y), held(out.bias, form.bias)))
+
+
+def finished(out: Out, values: fx.Vector, part: Part) -> fx.Vector:
+    """Sums with scales, bias and activation."""
+    form, held = out.form, out.held
     if out.c.dtype is fx.Int32:
         return values
     values = values.to(fx.Float32)
-    for scale, how, direction in ((out.scale_x, form.scale_x, "rows"), (out.scale_y, form.scale_y, "columns")):
+    for scale, how, direction, mine in (
+        (out.scale_x, form.scale_x, "rows", held.scale_x), (out.scale_y, form.scale_y, "columns", held.scale_y)
+    ):  # fmt: skip
         if form.blocked:
             continue
         if how == "one":
             values = values * fx.Float32(cast("fx.Tensor", scale)[0])
         elif how:
-            values = values * along(out, scale, direction, top, left, columns)
+            values = values * along(out, cast("fx.Tensor", scale), mine, direction, part)
     if form.bias:
-        values = values + along(out, out.bias, form.bias, top, left, columns)
+        values = values + along(out, cast("fx.Tensor", out.bias), held.bias, form.bias, part)
     values = activated(form.activation, values)
     return values if out.scale_out is None else values / out.scale_out[0]
 
 
-def along(out: Out, vector: fx.Tensor, direction: str, top: fx.Int32, left: fx.Int32, columns: int) -> fx.Vector:
-    """A vector's values for a thread's part of 64 rows and `columns` columns: one for each row or each column.
+def along(out: Out, vector: fx.Tensor, held: fx.Tensor | None, direction: str, part: Part) -> fx.Vector:
+    """A vector's values for a thread's sums: one for each row or each column."""
+    found = fx.make_rmem_tensor(chunk_layout(part.columns), fx.Float32)
+    if part.first is None:
+        held = None
 
-    Of what is not stored, the last one: loads without a condition are under way together.
-    """
-    lane = out.member % 32
-    found = fx.make_rmem_tensor(chunk_layout(columns), fx.Float32)
-    if direction == "rows":
-        for v in range(2):
-            at = fx.min(top + out.member // 32 * 16 + lane // 4 + 8 * v, out.rows - 1)
-            value = fx.Float32(vector[at])
-            for j in range(columns // 8):
-                for e in range(2):
-                    found[(e, v, j), 0, 0] = value
-    else:
-        for j in range(columns // 8):
-            for e in range(2):
-                value = fx.Float32(vector[fx.min(left + lane % 4 * 2 + 8 * j + e, out.columns - 1)])
-                for v in range(2):
-                    found[(e, v, j), 0, 0] = value
+    def in_row(v: int) -> fx.Float32:
+        if held is not None:
+            return held[v, part.repeat]
+        return at_once(vector, part.top + row_of(out.member, v), out.rows)
+
+    def in_column(j: int, e: int) -> fx.Float32:
+        if held is not None and part.first is not None:
+            return from_lanes(held, out.member, part.first, j, e)
+        return at_once(vector, part.left + column_of(out.member, j, e), out.columns)
+
+    rows = [in_row(v) for v in range(2)] if direction == "rows" else []
+    for j in range(part.columns // 8):
+        for e in range(2):
+            value = None if rows else in_column(j, e)
+            for v in range(2):
+                found[(e, v, j), 0, 0] = rows[v] if value is None else value
     return found.load()
 
 
@@ -98,45 +121,50 @@ def store_by_engine(out: Out, acc: fx.Tensor, row: fx.Int32, column: fx.Int32, b
     """16-bit values through shared memory to the copy engine, which leaves out what lies outside C."""
     nv, tile, dtype = fx.nvgpu, out.tile, out.c.dtype
     most, box = staging(tile)
-    place = fx.recast_iter(dtype, out.smem) + out.consumer * (64 * most)
-    for r in range(tile.rows // 64):
+    room = fx.recast_iter(dtype, out.smem) + out.consumer * (64 * most)
+    parts = slots(tile)
+    for number, (r, (first, columns)) in enumerate(product(range(tile.rows // 64), pieces(tile))):
         top, left = corner(out, row, column, r)
-        for first, columns in pieces(tile):
-            if tile.swap:
-                layout, width = fx.make_layout((64, columns), (1, 64)), LINE
-            else:
-                layout, width = fx.make_layout((64, (box, columns // box)), (box, (1, 64 * box))), 2 * box
-            smem = fx.make_view(fx.apply_swizzle(place, swizzle(width)), layout)
-            move = fx.make_copy_atom(nv.StMatrix(2 if columns % 16 else 4, trans=tile.swap), dtype)
-            atom = fx.make_mma_atom(nv.WGMMA(columns, 16, dtype))
-            product = fx.make_tiled_mma(atom, fx.make_layout((1, 1, 1), (0, 0, 0)))
-            copy = fx.make_tiled_copy_C(move, product).get_slice(out.member)
-            sums = fx.make_view(fx.get_iter(acc) + (r * (tile.n // 2) + first // 2), chunk_layout(columns))
-            result = results(out, sums, top, left + first, columns)
-            wait_for_stores(out)
-            fx.copy(move, copy.retile(result), copy.partition_D(smem))
-            out.turn.sync()
-            issue(out, place, top, left + first, batch, Staging(columns, box))
+        place = room + number % parts * (64 * most // parts)
+        if tile.swap:
+            layout, width = fx.make_layout((64, columns), (1, 64)), LINE
+        else:
+            layout, width = fx.make_layout((64, (box, columns // box)), (box, (1, 64 * box))), 2 * box
+        smem = fx.make_view(fx.apply_swizzle(place, swizzle(width)), layout)
+        move = fx.make_copy_atom(nv.StMatrix(2 if columns % 16 else 4, trans=tile.swap), dtype)
+        atom = fx.make_mma_atom(nv.WGMMA(columns, 16, dtype))
+        by_warpgroup = fx.make_tiled_mma(atom, fx.make_layout((1, 1, 1), (0, 0, 0)))
+        copy = fx.make_tiled_copy_C(move, by_warpgroup).get_slice(out.member)
+        sums = fx.make_view(fx.get_iter(acc) + (r * (tile.n // 2) + first // 2), chunk_layout(columns))
+        result = results(out, sums, Part(top, left + first, columns, r, first))
+        if number == 0:
+            wait_for_stores(out, 0)
+        elif number >= parts:
+            wait_for_stores(out, parts - 1)
+        fx.copy(move, copy.retile(result), copy.partition_D(smem))
+        out.turn.sync()
+        issue(out, place, top, left + first, batch, Staging(columns, box))
 
 
-def results(out: Out, sums: fx.Tensor, top: fx.Int32, left: fx.Int32, columns: int) -> fx.Tensor:
-    """Sums of 64 rows and `columns` columns, finished, in C's type.
+def results(out: Out, sums: fx.Tensor, part: Part) -> fx.Tensor:
+    """Sums, finished, in C's type.
 
-    Sums are read by powers of two: others are copied to wider vectors, for which the products would wait.
+    They are read by powers of two: others are copied to wider vectors, for which the products would wait.
     """
     dtype = out.c.dtype
-    found = fx.make_rmem_tensor(chunk_layout(columns), dtype)
+    found = fx.make_rmem_tensor(chunk_layout(part.columns), dtype)
     first = 0
-    while first < columns:
-        width = 1 << ((columns - first).bit_length() - 1)
+    while first < part.columns:
+        width = 1 << ((part.columns - first).bit_length() - 1)
         some, to = (fx.make_view(fx.get_iter(t) + first // 2, chunk_layout(width)) for t in (sums, found))
-        to.store(narrowed(finished(out, some.load(), top, left + first, width), dtype))
+        to.store(narrowed(finished(out, some.load(), part.cut(first, width)), dtype))
         first += width
     return found
 
 
-def wait_for_stores(out: Out) -> None:
-    wait_for_reads(out.member)
+def wait_for_stores(out: Out, pending: int) -> None:
+    """Until the engine has read all results but the last `pending` pieces."""
+    wait_for_reads(out.member, pending)
     out.turn.sync()
 
 
@@ -152,14 +180,14 @@ def store_by_threads(
     column: fx.Int32,
     batch: fx.Int32,
     repeat: int,
-    shift: fx.Int32,
+    shift: fx.Int32 | None,
     columns: int,
 ) -> None:
-    """Each thread its own values, as far as C goes."""
+    """Each thread its own values, as far as C goes: those of the whole tile, or from some column on."""
     dtype = out.c.dtype
     top, left = corner(out, row, column, repeat)
-    left = left + shift
-    result = results(out, values, top, left, columns)
+    left = left if shift is None else left + shift
+    result = results(out, values, Part(top, left, columns, repeat, 0 if shift is None else None))
     lane, warp = out.member % 32, out.member // 32
     top, left = top + warp * 16 + lane // 4, left + lane % 4 * 2
     origin = out.c + fx.Int64(batch) * out.step_batch
@@ -189,13 +217,29 @@ def store_pieces(out: Out, acc: fx.Tensor, row: fx.Int32, column: fx.Int32, batc
     n = out.tile.n
     for r in range(out.tile.rows // 64):
         piece = fx.make_view(fx.get_iter(acc) + r * (n // 2), chunk_layout(n))
-        store_by_threads(out, piece, row, column, batch, r, fx.Int32(0), n)
+        store_by_threads(out, piece, row, column, batch, r, None, n)
 
 
 @flyc.jit
-def wait_for_reads(member: fx.Int32):
+def store_in_group(out: Out, acc: fx.Tensor, row: fx.Int32, column: fx.Int32):
+    """A consumer's tile, as far as its group goes: the engine would write rows of the next one."""
+    zero = fx.Int32(0)
+    top, _ = corner(out, row, column, 0)
+    last, _ = corner(out, row, column, out.tile.rows // 64 - 1)
+    if fx.const_expr(out.form.store != "engine"):
+        if top < out.rows:
+            store_pieces(out, acc, row, column, zero)
+    else:
+        if last + 64 <= out.rows:
+            store_by_engine(out, acc, row, column, zero)
+        elif top < out.rows:
+            store_pieces(out._replace(form=out.form._replace(store=out.form.edge)), acc, row, column, zero)
+
+
+@flyc.jit
+def wait_for_reads(member: fx.Int32, pending: int):
     if member == 0:
-        fx.nvgpu.tma_wait(0, read=True)
+        fx.nvgpu.tma_wait(pending, read=True)
 
 
 @flyc.jit
@@ -227,4 +271,7 @@ def store_element(
         fx.nvgpu.store_global(place, value)
 
 
-__all__ = ["Out", "chunk_layout", "corner", "store_by_engine", "store_by_threads", "store_pieces", "swizzle"]
+__all__ = [
+    "Out", "chunk_layout", "corner", "hold", "store_by_engine", "store_by_threads", "store_in_group", "store_pieces",
+    "swizzle",
+]  # fmt: skip

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from math import gcd
+from typing import NamedTuple
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from .hopper_factors import Ring, advance, factors, scale_counts, take_factors
 from .hopper_out import Out, swizzle
+from .hopper_tiles import Map, Place
 from .tile import LINE, Tile
 
 
@@ -31,21 +33,23 @@ def factors_of_columns(out: Out, held: fx.Tensor, first: int, column: fx.Int32) 
     return found
 
 
-def add_rows(out: Out, grand: fx.Tensor, acc: fx.Tensor, held: fx.Tensor, column: fx.Int32, r: int) -> None:
-    """The sums of some products of 64 rows, with their factors, to those of all."""
+def add_rows(
+    out: Out, grand: fx.Tensor, acc: fx.Tensor, held: fx.Tensor, column: fx.Int32, r: int, first: bool = False
+) -> None:
+    """The sums of some products of 64 rows, with their factors, to those of all; or the first ones for them."""
     values = out.tile.n // 2
     if not out.form.blocked:
         for i in range(values):
-            grand[r * values + i] = grand[r * values + i] + acc[i]
+            grand[r * values + i] = acc[i] if first else grand[r * values + i] + acc[i]
         return
     of_rows, of_columns = scale_counts(out.tile, out.form)
-    first = r * (of_rows + of_columns)
-    of_column = factors_of_columns(out, held, first + of_rows, column)
+    begin = r * (of_rows + of_columns)
+    of_column = factors_of_columns(out, held, begin + of_rows, column)
     for i in range(values):
         at = r * values + i
         j, v, e = i // 4, i // 2 % 2, i % 2
-        factor = held[first + min(v, of_rows - 1)] * of_column[2 * j + e]
-        grand[at] = fx.fma(acc[i], factor, grand[at])
+        factor = held[begin + min(v, of_rows - 1)] * of_column[2 * j + e]
+        grand[at] = acc[i] * factor if first else fx.fma(acc[i], factor, grand[at])
 
 
 def add_step(out: Out, grand: fx.Tensor, acc: fx.Tensor, held: fx.Tensor, column: fx.Int32) -> None:
@@ -88,6 +92,19 @@ def sum_class(dtype: type[fx.Numeric]) -> type[fx.Numeric]:
     return fx.Int32 if dtype in (fx.Int8, fx.Uint8) else fx.Float32
 
 
+class Tiles(NamedTuple):
+    """A tile, the number of the one that follows it, and how that is found: while the first products run."""
+
+    where: Map
+    here: Place
+    following: fx.Int32
+    ahead: bool
+    """Whether it is: there is a step at least."""
+
+    def coming(self) -> Place:
+        return self.where.at(self.following, self.here).held() if self.ahead else self.here
+
+
 @flyc.jit
 def sum_twice(
     grand: fx.Tensor,
@@ -96,48 +113,74 @@ def sum_twice(
     mma: fx.TiledMma,
     parts_x: fx.Tensor,
     parts_y: fx.Tensor,
-    row: fx.Int32,
-    column: fx.Int32,
+    tiles: Tiles,
     steps: fx.Int32,
     stage: fx.Int32,
     phase: fx.Int32,
 ):
-    """Two sets of sums: threads add up one while the tensor cores fill the other."""
+    """Two sets of sums: threads add up one while the tensor cores fill the other. Where the following tile is."""
+    found = tiles.here
+    if fx.const_expr(tiles.ahead):
+        found = in_two_sets(grand, out, ring, mma, parts_x, parts_y, tiles, steps, stage, phase)
+    else:
+        grand.fill(0)
+        if steps > 0:
+            in_two_sets(grand, out, ring, mma, parts_x, parts_y, tiles, steps, stage, phase)
+    return found
+
+
+@flyc.jit
+def in_two_sets(
+    grand: fx.Tensor,
+    out: Out,
+    ring: Ring,
+    mma: fx.TiledMma,
+    parts_x: fx.Tensor,
+    parts_y: fx.Tensor,
+    tiles: Tiles,
+    steps: fx.Int32,
+    stage: fx.Int32,
+    phase: fx.Int32,
+):
     nv, tile, form = fx.nvgpu, out.tile, out.form
+    row, column = tiles.here.row, tiles.here.column
     acc, other = (fx.make_rmem_tensor(grand.layout, fx.Float32) for _ in range(2))
     scales, coming = factors(tile, form), factors(tile, form)
-    if steps > 0:
-        wait(ring.full[stage], phase)
-        take_factors(out, scales, ring, row, stage)
-        multiply(mma, acc, parts_x, parts_y, stage)
-        before = stage
-        stage, phase = advance(stage, phase, ring.stages)
-        for _ in range((steps - 1) // 2):
-            for second in fx.range_constexpr(2):
-                ready, held = (other, coming) if second else (acc, scales)
-                filled, asked = (acc, scales) if second else (other, coming)
-                wait(ring.full[stage], phase)
-                take_factors(out, asked, ring, row, stage)
-                multiply(mma, filled, parts_x, parts_y, stage)
-                nv.wgmma_wait(1, ready)
-                release(ring.empty[before], out.member, tile.cluster, ring.part)
-                add_step(out, grand, ready, held, column)
-                before = stage
-                stage, phase = advance(stage, phase, ring.stages)
-        if steps % 2 == 0:
+    wait(ring.full[stage], phase)
+    take_factors(out, scales, ring, row, stage)
+    multiply(mma, acc, parts_x, parts_y, stage)
+    found = tiles.coming()
+    if fx.const_expr(tiles.ahead):
+        grand.fill(0)
+    before = stage
+    stage, phase = advance(stage, phase, ring.stages)
+    for _ in range((steps - 1) // 2):
+        for second in fx.range_constexpr(2):
+            ready, held = (other, coming) if second else (acc, scales)
+            filled, asked = (acc, scales) if second else (other, coming)
             wait(ring.full[stage], phase)
-            take_factors(out, coming, ring, row, stage)
-            multiply(mma, other, parts_x, parts_y, stage)
-            nv.wgmma_wait(1, acc)
+            take_factors(out, asked, ring, row, stage)
+            multiply(mma, filled, parts_x, parts_y, stage)
+            nv.wgmma_wait(1, ready)
             release(ring.empty[before], out.member, tile.cluster, ring.part)
-            add_step(out, grand, acc, scales, column)
-            nv.wgmma_wait(0, other)
-            release(ring.empty[stage], out.member, tile.cluster, ring.part)
-            add_step(out, grand, other, coming, column)
-        else:
-            nv.wgmma_wait(0, acc)
-            release(ring.empty[before], out.member, tile.cluster, ring.part)
-            add_step(out, grand, acc, scales, column)
+            add_step(out, grand, ready, held, column)
+            before = stage
+            stage, phase = advance(stage, phase, ring.stages)
+    if steps % 2 == 0:
+        wait(ring.full[stage], phase)
+        take_factors(out, coming, ring, row, stage)
+        multiply(mma, other, parts_x, parts_y, stage)
+        nv.wgmma_wait(1, acc)
+        release(ring.empty[before], out.member, tile.cluster, ring.part)
+        add_step(out, grand, acc, scales, column)
+        nv.wgmma_wait(0, other)
+        release(ring.empty[stage], out.member, tile.cluster, ring.part)
+        add_step(out, grand, other, coming, column)
+    else:
+        nv.wgmma_wait(0, acc)
+        release(ring.empty[before], out.member, tile.cluster, ring.part)
+        add_step(out, grand, acc, scales, column)
+    return found
 
 
 def rows_at(ring: Ring, tile: Tile, dtype: type[fx.Numeric], r: int) -> fx.Tensor:
@@ -158,28 +201,46 @@ def sum_once(
     dtype: type[fx.Numeric],
     mine: fx.Int32,
     parts_y: fx.Tensor,
-    row: fx.Int32,
-    column: fx.Int32,
+    tiles: Tiles,
     steps: fx.Int32,
     stage: fx.Int32,
     phase: fx.Int32,
 ):
-    """One set of sums of 64 rows: a consumer adds them up while the tensor cores multiply for another."""
-    nv, tile, form = fx.nvgpu, out.tile, out.form
+    """One set of sums of 64 rows: a consumer adds them up while the tensor cores multiply for another. Where the
+    following tile is."""
+    tile, row, column = out.tile, tiles.here.row, tiles.here.column
     repeats = tile.rows // 64
     acc = fx.make_rmem_tensor(fx.make_layout(((2, 2, tile.n // 8), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32)
     parts_x = [mma.get_slice(mine).partition_A(rows_at(ring, tile, dtype, r)) for r in range(repeats)]
-    scales = factors(tile, form)
-    for _ in range(steps):
+    scales = factors(tile, out.form)
+    found = tiles.here
+    # Of several 64 rows the sums would be read between products, which then wait for each other.
+    apart = tiles.ahead and repeats == 1
+
+    def add_up(stage: fx.Int32, phase: fx.Int32, first: bool) -> Place:
+        found = tiles.here
         wait(ring.full[stage], phase)
         take_factors(out, scales, ring, row, stage)
         for r in fx.range_constexpr(repeats):
             multiply(mma, acc, parts_x[r], parts_y, stage)
-            nv.wgmma_wait(0, acc)
+            if fx.const_expr(first and r == 0):
+                found = tiles.coming()
+            fx.nvgpu.wgmma_wait(0, acc)
             if fx.const_expr(r == repeats - 1):
                 release(ring.empty[stage], out.member, tile.cluster, ring.part)
-            add_rows(out, grand, acc, scales, column, r)
+            add_rows(out, grand, acc, scales, column, r, first)
+        return found
+
+    if fx.const_expr(apart):
+        found = add_up(stage, phase, True)
         stage, phase = advance(stage, phase, ring.stages)
+    else:
+        found = tiles.coming()
+        grand.fill(0)
+    for _ in range(1 if apart else 0, steps):
+        add_up(stage, phase, False)
+        stage, phase = advance(stage, phase, ring.stages)
+    return found
 
 
-__all__ = ["release", "sum_class", "sum_once", "sum_twice"]
+__all__ = ["Tiles", "multiply", "release", "sum_class", "sum_once", "sum_twice", "wait"]

@@ -12,7 +12,7 @@ import flydsl.expr as fx
 
 from ..activations import activated
 from ..epilogue import narrowed
-from .groups import count_tiles, first_group, group_at
+from .groups import Cut, count_tiles, first_group, group_at
 
 TILE, DEPTH, THREADS, EACH = 64, 16, 256, 4
 BLOCK = 128
@@ -101,8 +101,8 @@ def plain_kernel(
 def group_rows(offsets: fx.Pointer, tile: fx.Int32, groups: fx.Int32, rows: fx.Int32):
     """The group of a tile, the tile's first row and the group's end; no rows where there is no such tile."""
     number, first, last = fx.Int32(0), fx.Int32(0), fx.Int32(0)
-    if tile < count_tiles(offsets, groups, rows, TILE):
-        found = group_at(offsets, first_group(offsets, rows), tile, rows, TILE)
+    if tile < count_tiles(offsets, groups, rows, Cut(TILE)):
+        found = group_at(offsets, first_group(offsets, rows), tile, rows, Cut(TILE))
         number, first, last = found.number, found.start + (tile - found.tiles_before) * TILE, found.end
     return number, first, last
 

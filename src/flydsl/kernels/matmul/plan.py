@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from math import floor, inf, sqrt
+from math import ceil, exp, inf, sqrt
 from typing import NamedTuple
 
 from .tile import LINE, MOST_SLICES, Tile, limits, problem, span, stages
@@ -106,6 +106,10 @@ class Problem(NamedTuple):
     """With factors for 128 elements of a row of A, and for 128 x 128 of B."""
     ragged: tuple[bool, bool] = (False, False)
     """Whether rows of A, and of B, start anywhere in cache lines."""
+    moved: float = 0.0
+    """Bytes of a batch that memory moves, where that is not each matrix once."""
+    made: float = 1.0
+    """The share of the tiles that there are."""
 
 
 class Plan(NamedTuple):
@@ -273,9 +277,11 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
         busy = (waves - 1) * (steps * step + plain) + body
     else:
         busy = waves * body + (waves - 1) * stored
+    busy *= given.made
 
     size = given.bits // 8
-    unique = (rows + columns) * given.k * size * given.batches + rows * columns * given.out * given.batches
+    once_each = (rows + columns) * given.k * size + rows * columns * given.out
+    unique = (given.moved or once_each) * given.batches
     memory = unique / rates.memory * rates.clock
     # They overlap, but not perfectly. Behind the last products and the last bytes come results.
     near = rates.overlap
@@ -385,30 +391,73 @@ def best(given: Problem, whole: bool = False, arch: str | None = None) -> Plan:
     return next((p for p in found if p.tile == won.tile and p.clocks < near), found[0])
 
 
+SHORT = 0.65
+"""What a tile costs of whose rows at most half belong to its group: one consumer has nothing to do."""
+
+
+AGAIN = 0.3
+"""How much of a group's matrix comes from memory again for the next rows of tiles: they do not run side by side."""
+
+
+@lru_cache(1)
+def tiles_in_groups() -> tuple[Tile, ...]:
+    """Those that end where groups do: alone, or in pairs that are above or beside each other as rows are left."""
+    found: list[Tile] = []
+    for tile in tiles():
+        if not tile.splits == tile.slices == tile.fits == 1 or tile.swap or tile.by_threads:
+            continue
+        if tile.cluster == 1:
+            found.append(tile)
+        elif tile.cluster == 2 and tile.shares == "x":
+            found.append(tile._replace(shares="either"))
+    return tuple(found)
+
+
+def in_groups(given: Problem, tile: Tile, count: float) -> float:
+    """Clocks for so many tiles of rows in each group, on average."""
+    size, high = given.bits // 8, max(1, ceil(count))
+
+    def clocks(rows: int, tile: Tile) -> float:
+        again = AGAIN * min(max((count / 2 if tile.cluster > 1 else count) - 1, 0.0), 1.0)
+        moved = given.n * size * given.k * (1 + again) + given.m * (given.k * size + given.n * given.out)
+        found = plan(given._replace(m=rows * tile.m, moved=moved, made=count / high), tile)
+        return inf if found is None else found.clocks
+
+    if not tile.either:
+        return clocks(high, tile)
+    beside = tile._replace(shares="x")
+    paired = high // 2 * 2
+    gained = clocks(paired, beside) - clocks(paired, tile._replace(shares="y")) if paired else 0.0
+    return clocks(high, beside) - gained
+
+
 def candidates_in_groups(given: Problem) -> list[Plan]:
-    """For groups of about `m` rows each, whose true numbers only the device knows; the favourite first."""
-    return [
-        p
-        for p in candidates(given)
-        if p.tile.splits == p.tile.slices == p.tile.fits == 1
-        and p.tile.cluster < 4
-        and not (p.tile.swap or p.tile.by_threads)
-    ]
+    """For groups of about `m` rows each, whose true numbers only the device knows; the favourite first.
+
+    Groups that are all as long count as much as such of any lengths: short ones are many, as if each row were the last
+    of its group with the same chance.
+    """
+    found: list[Plan] = []
+    for tile in tiles_in_groups():
+        if problem(tile, given.a_major, given.b_major) is not None:
+            continue
+        whole, left = divmod(given.m, tile.m)
+        short = SHORT if tile.consumers == 2 and tile.rows == 64 and not tile.pingpong else 1.0
+        equal = whole + (0.0 if left == 0 else short if 2 * left <= tile.m else 1.0)
+        ends, half = (1 - exp(-part * tile.m / max(given.m, 1)) for part in (1.0, 0.5))
+        anywhere = (1 - (1 - short) * half) / ends
+        clocks = in_groups(given, tile, equal) + in_groups(given, tile, anywhere)
+        if clocks < inf:
+            # As many rows as are beside as many columns in L2, if the group has them.
+            group = max(1, round(sqrt(given.processors * tile.n / tile.m) / tile.high))
+            found.append(Plan(tile, 0, group, clocks / 2))
+    return sorted(found, key=lambda p: p.clocks)
 
 
 @lru_cache(4096)
 def best_in_groups(given: Problem) -> Plan:
-    """The favourite for groups that are all as long, and for such that end anywhere in a tile, half and half."""
-
-    def both(one: Plan) -> float:
-        unit = one.tile.m * one.tile.high
-        tiles = max(1.0, given.m / unit + 0.5)
-        less = floor(tiles)
-        few, more = (plan(given._replace(m=unit * count), one.tile) for count in (less, less + 1))
-        assert few is not None and more is not None
-        return one.clocks + few.clocks + (tiles - less) * (more.clocks - few.clocks)
-
-    return min(candidates_in_groups(given)[:40], key=both)
+    """The favourite for groups."""
+    return candidates_in_groups(given)[0]
 
 
 def blocks_in_groups(given: Problem, tile: Tile, rows: int) -> int:

@@ -37,8 +37,9 @@ class Tile(NamedTuple):
     cluster: int = 1
     """Blocks that share an operand, each fetching a part of it for all."""
     shares: str = "y"
-    """Whose rows they have in common: "y", blocks above each other, "x", blocks beside each other, or "xy" both: two
-    above each other, and two or four such pairs."""
+    """Whose rows they have in common: "y", blocks above each other, "x", blocks beside each other, "xy" both: two above
+    each other, and two or four such pairs, or in groups "either": two above each other, and beside each other in a row
+    that is left."""
     splits: int = 1
     """Parts of K, each summed by a block of its own; the cluster adds them up."""
     swap: bool = False
@@ -81,12 +82,26 @@ class Tile(NamedTuple):
     @property
     def high(self) -> int:
         """Blocks of a cluster above each other, which share rows of Y."""
-        return {"y": self.cluster, "x": 1, "xy": 2}[self.shares]
+        return {"y": self.cluster, "x": 1, "xy": 2, "either": self.cluster}[self.shares]
 
     @property
     def wide(self) -> int:
         """Blocks of a cluster beside each other, which share rows of X."""
         return self.cluster // self.high
+
+    @property
+    def either(self) -> bool:
+        return self.shares == "either"
+
+    @property
+    def boxes(self) -> tuple[int, int]:
+        """Parts that rows of X and of Y are fetched in."""
+        return (2, 2) if self.either else (self.wide, self.high)
+
+    @property
+    def halves(self) -> bool:
+        """Whether each of two consumers has one such part of X, so that one may have nothing to do."""
+        return self.either and self.consumers == 2 and self.rows == 64 and not self.pingpong
 
     @property
     def blocks(self) -> int:
@@ -145,6 +160,9 @@ class Form(NamedTuple):
     """Rows of X that a step of a tile fetches, where the matrix has fewer than the tile; 0 for all."""
     rows_y: int = 0
 
+    quads: bool = False
+    """Factors of four steps along K lie in 16 bytes, in both operands, and steps come in fours."""
+
     @property
     def blocked(self) -> bool:
         return self.scale_x in ("line", "square")
@@ -186,9 +204,16 @@ def stages_beside(tile: Tile, columns: int) -> int:
     )
 
 
+def slots(tile: Tile) -> int:
+    """Parts of that room which results of 64 rows take in turn: one is filled while the engine reads the other."""
+    columns, box = staging(tile)
+    several = tile.rows // 64 * -(-tile.n // columns) > 1
+    return 2 if several and not tile.swap and columns % (2 * box) == 0 else 1
+
+
 def pieces(tile: Tile) -> list[tuple[int, int]]:
     """The first column and the width of what leaves at a time."""
-    columns = staging(tile).columns
+    columns = staging(tile).columns // slots(tile)
     return [(first, min(columns, tile.n - first)) for first in range(0, tile.n, columns)]
 
 
@@ -267,7 +292,9 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
         return f"{tile.splits} parts of K divide {tile.n} columns in steps of 8, and consumers do not take turns"
     if (tile.cluster < 4 and tile.shares == "xy") or (tile.cluster == 8 and tile.shares != "xy"):
         return f"4 or 8 blocks share rows of both, and up to 4 those of one, got {tile.cluster} and {tile.shares}"
-    for shared, major, sharers in ((tile.n, y_major, tile.high), (tile.m, x_major, tile.wide)):
+    if tile.either and (tile.cluster != 2 or tile.splits > 1 or tile.slices > 1 or tile.swap):
+        return f"two blocks are above or beside each other, and only in groups, got {tile.cluster}"
+    for shared, major, sharers in ((tile.n, y_major, tile.boxes[1]), (tile.m, x_major, tile.boxes[0])):
         if shared // (8 if major == "k" else span(shared)) % sharers:
             return f"{sharers} blocks cannot share {shared} rows of {tile.shares}"
     if tile.slices > 1 and (tile.splits > 1 or tile.pingpong or tile.slices > MOST_SLICES):
@@ -287,6 +314,6 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
 
 __all__ = [
     "BARRIER_BYTES", "LINE", "MOST_SLICES", "Form", "Staging", "Tile", "factor_bytes", "fetched", "fixed_bytes",
-    "limits", "lines_of", "pieces", "problem", "registers", "shared_bytes", "span", "squares_of", "stage_bytes",
-    "stages", "staging",
+    "limits", "lines_of", "pieces", "problem", "registers", "shared_bytes", "slots", "span", "squares_of",
+    "stage_bytes", "stages", "staging",
 ]  # fmt: skip
