@@ -30,7 +30,7 @@ import torch
 from flydsl.kernels.matmul.calls import FEW
 from flydsl.kernels.matmul.hopper import hopper
 from flydsl.kernels.matmul.plan import RATES, Plan, Problem, candidates, operands
-from flydsl.kernels.matmul.tile import Form, Tile, limits, problem
+from flydsl.kernels.matmul.tile import Form, Tile, boxes, limits, problem
 from flydsl.kernels.matmul.workspace import scratch
 
 SHAPES = [
@@ -137,9 +137,11 @@ def form_of(case: Case, plan: Plan) -> Form:
     store = ("pairs" if plan.tile.by_threads else "engine") if case.n % 8 == 0 else "elements"
     edge = "pairs" if case.n % 8 == 0 and not plan.tile.swap else "elements"
     rows_x, rows_y = limits(plan.tile, rows, columns, x_major, y_major)
+    boxes_x, boxes_y = boxes(plan.tile, rows, columns, x_major, y_major)
     return Form(
-        x_major, y_major, store, edge=edge, l2_fetch=128 if any(given.ragged) else 256, rows_x=rows_x, rows_y=rows_y
-    )
+        x_major, y_major, store, edge=edge, l2_fetch=128 if any(given.ragged) else 256, rows_x=rows_x, rows_y=rows_y,
+        boxes_x=boxes_x, boxes_y=boxes_y,
+    )  # fmt: skip
 
 
 def call(case: Case, plan: Plan, a, b, c) -> None:

@@ -16,7 +16,7 @@ from .operands import UNIT, Call, Matrix, Run, Target, left, result_form, right,
 from .pack import PARTS, Packing
 from .plan import Problem, best, rates_of
 from .request import FNUZ, FP8, Request
-from .tile import LINE, Form, limits
+from .tile import LINE, Form, boxes, limits
 from .workspace import scratch
 
 if TYPE_CHECKING:
@@ -170,6 +170,7 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
     if swapped:
         scale_x, scale_y = scale_y, scale_x
     rows_x, rows_y = limits(tile, rows, columns, form_x.major, form_y.major)
+    boxes_x, boxes_y = boxes(tile, rows, columns, form_x.major, form_y.major)
     from .hopper import hopper
 
     form = Form(
@@ -185,6 +186,8 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
         l2_fetch=128 if form_x.ragged or form_y.ragged else 256,
         rows_x=rows_x,
         rows_y=rows_y,
+        boxes_x=boxes_x,
+        boxes_y=boxes_y,
         quads=request.blocked and tile.splits == 1 and in_fours(request),
     )
     turned = request.blocked

@@ -37,6 +37,7 @@ from .tile import (
     LINE,
     Form,
     Tile,
+    boxes_of,
     fetched,
     fixed_bytes,
     registers,
@@ -81,6 +82,7 @@ def hopper_kernel(
     base = fx.get_dyn_shared(dtype)
     elements_x, elements_y = tile.m * bk, tile.n * bk
     rows_x, rows_y = fetched(tile, form)
+    boxes_x, boxes_y = boxes_of(tile, form)
     base_y = base + count * elements_x
     after = fx.recast_iter(fx.Int8, base) + count * stage_bytes(tile)
     full = nv.MBarrier(fx.recast_iter(fx.Int64, after))
@@ -157,8 +159,10 @@ def hopper_kernel(
                         pair = Pair(load_x, load_y, form.x_major, form.y_major, place, here.above, short)
                         fetch_either(pair, tile, to_x, to_y, full[stage], top, left, depth, batch)
                     else:
-                        fetch(load_x, to_x, full[stage], top, depth, batch_x, rows_x, form.x_major, of_x, wide)
-                        fetch(load_y, to_y, full[stage], left, depth, batch, rows_y, form.y_major, of_y, high)
+                        fetch(load_x, to_x, full[stage], top, depth, batch_x, rows_x, form.x_major, of_x, boxes_x, rows)
+                        fetch(
+                            load_y, to_y, full[stage], left, depth, batch, rows_y, form.y_major, of_y, boxes_y, columns
+                        )  # fmt: skip
                     fx.ktrace.range_pop()
                     stage = stage + 1
                     if stage == count:
@@ -459,8 +463,9 @@ def hopper(
     extents = k, batches
     count_c = fx.Int32(1) if form.grouped else batches
     rows_x, rows_y = fetched(tile, form)
-    load_x = load_map(x, (rows, k, count_c), step_x, batch_x, rows_x, tile.boxes[0], form.x_major, bk, form.l2_fetch)
-    load_y = load_map(y, (columns, *extents), step_y, batch_y, rows_y, tile.boxes[1], form.y_major, bk, form.l2_fetch)
+    boxes_x, boxes_y = boxes_of(tile, form)
+    load_x = load_map(x, (rows, k, count_c), step_x, batch_x, rows_x, boxes_x, form.x_major, bk, form.l2_fetch)
+    load_y = load_map(y, (columns, *extents), step_y, batch_y, rows_y, boxes_y, form.y_major, bk, form.l2_fetch)
     store_c = None
     if fx.const_expr(form.store == "engine"):
         width, box = staging(tile)

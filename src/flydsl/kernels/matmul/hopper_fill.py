@@ -61,8 +61,13 @@ def fetch(
     major: str,
     sharers: Sharers,
     boxes: int,
+    extent: fx.Int32 | None = None,
 ) -> None:
-    """Rows of an operand to a stage; where blocks share them, this block's part of them to all."""
+    """Rows of an operand to a stage; where blocks share them, this block's part of them to all.
+
+    A copy that would begin beyond the matrix' `extent` fetches its first rows: their results go nowhere, and the engine
+    is slow to make zeros.
+    """
     line = rows // boxes if major == "k" else span(rows)
     elements = load.nbytes * 8 // load.width
     first = fx.Int32(0)
@@ -71,7 +76,10 @@ def fetch(
     mask = sharers.mask
     for i in range(rows // sharers.many // line):
         at = first + i
-        load.load((row + at * line, depth, batch), smem + at * elements, barrier, multicast=mask)
+        begin = row + at * line
+        if extent is not None and boxes > 1:
+            begin = (begin < extent).select(begin, fx.Int32(0))
+        load.load((begin, depth, batch), smem + at * elements, barrier, multicast=mask)
 
 
 class Pair(NamedTuple):

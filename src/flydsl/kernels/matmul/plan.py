@@ -13,7 +13,7 @@ from functools import lru_cache
 from math import ceil, exp, inf, sqrt
 from typing import NamedTuple
 
-from .tile import LINE, MOST_SLICES, Tile, limits, problem, span, stages
+from .tile import LINE, MOST_SLICES, Tile, boxes, limits, problem, span, stages
 from .winners import winner
 
 
@@ -55,25 +55,26 @@ class Rates(NamedTuple):
     """Bytes of another block's shared memory, a clock."""
     gather: float = 18.1
     """Bytes of slices' sums a clock that who adds them up reads."""
-    outside: float = 0.247
-    """Clocks the copy engine needs for a row of a tile that the matrix does not have."""
     slices: float = 2770.0
     """Clocks from the last slice's sums to the news of them."""
     news: float = 4306.0
     """The same where blocks wait for each other."""
 
 
+OUTSIDE, INSIDE = 8.0, 1.5
+"""Clocks of the copy engine for a row of a stage: zeros, where the matrix has none, come in units of 16 bytes."""
+
 RATES = Rates()
 OTHERS = Rates(
     clock=1.53e9, l2_alone=59.2, ragged=1.94, memory=4.12e12, overlap=8.0, products=0.933, shared=0.145, crowding=32.0,
     step=56.8, latency=2838.0, start=2915.0, cluster=1367.0, store=55.4, turns=1.0, peer=15.95, gather=48.0,
-    outside=1.0, slices=4098.0, news=5000.0, part=0.0,
+    slices=4098.0, news=5000.0, part=0.0,
 )  # fmt: skip
 """For operands of 32 bits, which were fitted at another time."""
 BYTES = Rates(
     clock=1.686e9, l2=60.6, l2_alone=64.0, ragged=1.80, memory=3.2e12, overlap=5.51, products=0.829, shared=0.164,
     crowding=10.2, step=28.6, latency=3315.0, start=3432.0, cluster=1193.0, store=17.5, turns=1.066, peer=6.72,
-    gather=40.6, outside=0.957, slices=1738.0, news=4996.0, part=0.0,
+    gather=40.6, slices=1738.0, news=4996.0, part=0.0,
 )  # fmt: skip
 """For operands of 8 bits: 762 times of 66 random shapes."""
 
@@ -245,16 +246,19 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     # Few blocks have L2 to themselves, up to what a multiprocessor can take.
     feed = fetched / min(rates.l2_alone, rates.l2 * given.processors / active)
     # Copies of few rows cost the engine as much as longer ones.
-    copies = (1 if x_major == "k" else tile.m // wide // span(tile.m)) + (
-        1 if y_major == "k" else tile.n // high // span(tile.n)
+    boxes_x, boxes_y = boxes(tile, rows, columns, x_major, y_major)
+    copies = (boxes_x // wide if x_major == "k" else tile.m // wide // span(tile.m)) + (
+        boxes_y // high if y_major == "k" else tile.n // high // span(tile.n)
     )
-    # Tiles at the edges are slower; how much of that counts depends on what else their blocks do.
-    outside = rates.outside * (-rows % high_x + -columns % high_y) / waves
     depth = stages(tile)
     # What takes about as long as another gets in its way.
     near = rates.crowding
     together = (products**near + feed**near) ** (1 / near)
-    step = max(together, rates.latency / depth, 60.0 * copies) + rates.step / tile.consumers + outside
+    step = max(together, rates.latency / depth, 60.0 * copies) + rates.step / tile.consumers
+    # Tiles at the edges wait for the engine; how much of that counts depends on what else their blocks do.
+    outer_x, outer_y = -rows % (high_x // boxes_x), -columns % (high_y // boxes_y)
+    engine = OUTSIDE * (outer_x + outer_y) + INSIDE * (high_x / wide + high_y / high - outer_x - outer_y)
+    step += max(0.0, engine - step) / waves
     if given.promote and tile.m > 64 and tile.two_sets:
         step += 0.15 * feed  # they get in each other's way
     body = mine * step

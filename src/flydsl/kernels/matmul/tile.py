@@ -160,6 +160,10 @@ class Form(NamedTuple):
     """Rows of X that a step of a tile fetches, where the matrix has fewer than the tile; 0 for all."""
     rows_y: int = 0
 
+    boxes_x: int = 0
+    """Copies that fetch a step's rows of X, all blocks' that share them together; 0 for one each."""
+    boxes_y: int = 0
+
     quads: bool = False
     """Factors of four steps along K lie in 16 bytes, in both operands, and steps come in fours."""
 
@@ -264,6 +268,33 @@ def limits(tile: Tile, rows: int, columns: int, x_major: str, y_major: str) -> t
     return (x if x < tile.m and x_major == "k" else 0, y if y < tile.n and y_major == "k" else 0)
 
 
+MOST_BOXES = 4
+"""Copies of a block for an operand's rows of a step."""
+
+
+def boxes(tile: Tile, rows: int, columns: int, x_major: str, y_major: str) -> tuple[int, int]:
+    """`Form.boxes_x` and `boxes_y`: copies that end where the matrix does, as far as that pays.
+
+    The engine makes zeros of rows that are not there, and is slow at that. Copies that have none of the matrix' rows
+    fetch others instead.
+    """
+    few = limits(tile, rows, columns, x_major, y_major)
+    sides = (tile.m, rows, tile.boxes[0], x_major, few[0]), (tile.n, columns, tile.boxes[1], y_major, few[1])
+    found = (_boxes(*side) if side[3] == "k" and not side[4] and not tile.either else side[2] for side in sides)
+    return next(found), next(found)
+
+
+def _boxes(high: int, extent: int, sharers: int, *_: object) -> int:
+    """Parts of `high` rows: a copy more costs as much as some rows of zeros."""
+    ways = [x * sharers for x in range(1, MOST_BOXES + 1) if high % (8 * x * sharers) == 0]
+    return min(ways, key=lambda many: -extent % high % (high // many) + 8 * many // sharers)
+
+
+def boxes_of(tile: Tile, form: Form) -> tuple[int, int]:
+    """Copies that fetch a step's rows of X and of Y, all blocks' that share them together."""
+    return form.boxes_x or tile.boxes[0], form.boxes_y or tile.boxes[1]
+
+
 def fetched(tile: Tile, form: Form) -> tuple[int, int]:
     """Rows of X and of Y that a block's step takes from the matrices."""
     return form.rows_x or tile.m, form.rows_y or tile.n
@@ -313,7 +344,7 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
 
 
 __all__ = [
-    "BARRIER_BYTES", "LINE", "MOST_SLICES", "Form", "Staging", "Tile", "factor_bytes", "fetched", "fixed_bytes",
-    "limits", "lines_of", "pieces", "problem", "registers", "shared_bytes", "slots", "span", "squares_of",
-    "stage_bytes", "stages", "staging",
+    "BARRIER_BYTES", "LINE", "MOST_SLICES", "Form", "Staging", "Tile", "boxes", "boxes_of", "factor_bytes", "fetched",
+    "fixed_bytes", "limits", "lines_of", "pieces", "problem", "registers", "shared_bytes", "slots", "span",
+    "squares_of", "stage_bytes", "stages", "staging",
 ]  # fmt: skip
