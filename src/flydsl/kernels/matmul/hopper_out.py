@@ -13,7 +13,6 @@ from ..epilogue import narrowed
 from .hopper_along import Part, Vectors, at_once, column_of, from_lanes, held_columns, held_rows, row_of
 from .tile import LINE, Form, Staging, Tile, pieces, slots, staging
 
-
 UNIT = 8
 """16-bit elements of 16 bytes."""
 
