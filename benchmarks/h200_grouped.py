@@ -21,9 +21,10 @@ import torch
 from h200_matmul import L2, name, timed
 
 from flydsl.kernels import grouped_matmul
+from flydsl.kernels.matmul.groups import MOST, TABLE_BYTES
 from flydsl.kernels.matmul.hopper import hopper
 from flydsl.kernels.matmul.plan import Plan, Problem, blocks_in_groups, candidates_in_groups
-from flydsl.kernels.matmul.tile import Form
+from flydsl.kernels.matmul.tile import Form, has_room
 
 SHAPES = [
     (8, 4096, 1536, 2048), (8, 2048, 4096, 4096), (32, 256, 4096, 2048), (64, 128, 2048, 7168),
@@ -64,7 +65,8 @@ def favourites(groups: int, rows: int, n: int, k: int, most: int) -> list[Plan]:
 
 def with_tile(plan: Plan, a, b, ends, c) -> None:
     (rows, k), (groups, _, n) = a.shape, b.shape
-    form = Form("k", "k", "engine", grouped=True, edge="pairs")
+    table = groups <= MOST and has_room(plan.tile, TABLE_BYTES)
+    form = Form("k", "k", "engine", grouped=True, edge="pairs", table=table)
     given = Problem(rows // groups, n, k, groups, 16, 2, "k", "k", False, 132)
     hopper(
         a, b, c, None, None, None, None, None, rows, n, k, groups, k, 0, k, n * k, n, 0,

@@ -10,6 +10,7 @@ import torch
 
 from flydsl.errors import DSLTypeError, DSLValueError
 from flydsl.kernels import grouped_matmul
+from flydsl.kernels.matmul.groups import MOST
 from flydsl.kernels.matmul.plan import plan
 from flydsl.kernels.matmul.tile import Tile
 
@@ -98,8 +99,23 @@ def test_tiles_of_clusters_and_turns(tile: Tile, rng: np.random.Generator, emula
         check(out, a, b, ends)
 
 
+@pytest.mark.parametrize("groups", [70, MOST, MOST + 1])
+def test_many_groups(groups: int, rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
+    """More than a warp reads at once, as many as a table has room for, and more; ends that fall and go too far."""
+    emulate("sm_90a")
+    few_processors(monkeypatch, 6)
+    sizes = rng.integers(0, 4, groups) * rng.integers(0, 2, groups)
+    sizes[groups // 2] = 150
+    a, b, ends = operands(rng, sizes.tolist(), 24, 16)
+    check(grouped_matmul(a, b, ends), a, b, ends)
+    wrong = ends.clone()
+    wrong[groups // 3], wrong[groups // 2 + 3], wrong[-1] = -7, 0, 10**12
+    held = torch.cummax(wrong.clamp(0, a.shape[0]), 0).values
+    check(grouped_matmul(a, b, wrong), a, b, held)
+
+
 def test_pairs_in_checked_mode(rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
-    """Pairs above each other, one left that is beside itself, halves that nobody fetches, and more steps than stages."""
+    """Pairs above each other, one left that is beside itself, halves nobody fetches, and more steps than stages."""
     emulate("sm_90a")
     monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
     few_processors(monkeypatch, 4)

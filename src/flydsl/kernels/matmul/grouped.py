@@ -11,13 +11,14 @@ from .amd.calls import groups_on_amd
 from .arrays import Array, HostArray, address, array_key, describe, empty, environment_key, in_line, packed
 from .calls import engine_form
 from .entry import target_of
+from .groups import MOST, TABLE_BYTES
 from .operands import Target, left, result_form, right
 from .plan import Problem, best_in_groups, blocks_in_groups
 from .request import RESULTS, Request, check_apart, check_out, result_type
-from .tile import Form
+from .tile import Form, has_room
 
 TYPES = tuple(RESULTS)
-_MOST = 4096
+_KEPT = 4096
 _decided: dict[object, Decision] = {}
 
 
@@ -64,7 +65,7 @@ def grouped_matmul(
         if given:
             check_out(request, place)
         run = None if 0 in request.shape or not request.batches else _run(request, place, target_of(request.a))
-        if len(_decided) >= _MOST:
+        if len(_decided) >= _KEPT:
             _decided.clear()
         known = _decided[key] = Decision(request, run, place.reach, (request.a.reach, request.b.reach))
     if given:
@@ -128,7 +129,7 @@ def _on_hopper(request: Request, out: Array, where: Target) -> Any:
     by_threads = "pairs" if pairs else "elements"
     form = Form(
         form_a[0], form_b[0], "engine" if by_engine else by_threads, request.activation,
-        grouped=True, edge=by_threads,
+        grouped=True, edge=by_threads, table=groups <= MOST and has_room(tile, TABLE_BYTES),
     )  # fmt: skip
     numbers = (
         m, n, k, groups, form_a[1], 0, form_b[1], form_b[2], step_c, 0, blocks_in_groups(given, plan.tile, m),

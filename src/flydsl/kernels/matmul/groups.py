@@ -83,4 +83,71 @@ def _group_at(
     return number, before, start, end
 
 
-__all__ = ["Cut", "Group", "count_tiles", "end_of", "first_group", "group_at"]
+MOST = 256
+"""Groups that a table has room for."""
+TABLE_BYTES = 8 * (MOST + 1) + 8
+LANES = 32
+
+
+class Table(NamedTuple):
+    """Every group's first tile and row, in shared memory; behind the last one's, what would be the next one's."""
+
+    place: fx.Pointer
+    groups: fx.Int32
+
+    def tiles(self) -> fx.Int32:
+        """Of all groups."""
+        return self.place[self.groups * 2]
+
+    def at(self, tile: fx.Int32) -> Group:
+        """The group of a tile; there must be one. Groups without rows share a tile with the next, which is found."""
+        number = fx.Int32(0)
+        step = MOST // 2
+        while step:
+            there = fx.min(number + step, self.groups)
+            number = (self.place[there * 2] <= tile).select(there, number)
+            step //= 2
+        mine = self.place + number * 2
+        return Group(number, mine[0], mine[1], mine[3])
+
+
+@flyc.jit
+def fill_table(table: Table, offsets: fx.Pointer, rows: fx.Int32, cut: Cut, lane: fx.Int32):
+    """By a warp, a group for each lane at a time."""
+    last, tiles = fx.Int32(0), fx.Int32(0)
+    for first in range(0, table.groups, LANES):
+        given = offsets[fx.min(first + lane, table.groups - 1)]
+        end = fx.max(fx.Int32(fx.max(fx.min(given, given.__class__(rows)), given.__class__(0))), last)
+        for i in fx.range_constexpr(5):
+            before = fx.shuffle_idx(end, fx.max(lane - (1 << i), 0), LANES)
+            end = fx.max(end, before)
+        start = (lane == 0).select(last, fx.shuffle_idx(end, fx.max(lane - 1, 0), LANES))
+        mine = cut.tiles(end - start)
+        total = mine
+        for i in fx.range_constexpr(5):
+            before = fx.shuffle_idx(total, fx.max(lane - (1 << i), 0), LANES)
+            total = total + (lane >= (1 << i)).select(before, 0)
+        if first + lane < table.groups:
+            place = table.place + (first + lane) * 2
+            place[0] = tiles + total - mine
+            place[1] = start
+        last = fx.shuffle_idx(end, LANES - 1, LANES)
+        tiles = tiles + fx.shuffle_idx(total, LANES - 1, LANES)
+    if lane == 0:
+        place = table.place + table.groups * 2
+        place[0] = tiles
+        place[1] = last
+
+
+__all__ = [
+    "MOST",
+    "TABLE_BYTES",
+    "Cut",
+    "Group",
+    "Table",
+    "count_tiles",
+    "end_of",
+    "fill_table",
+    "first_group",
+    "group_at",
+]

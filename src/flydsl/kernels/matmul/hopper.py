@@ -25,7 +25,7 @@ from typing import NamedTuple, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from .groups import count_tiles
+from .groups import TABLE_BYTES, Table, count_tiles, fill_table
 from .hopper_factors import SENDERS, Ring, Sources, advance, send_factors
 from .hopper_fill import Pair, clear_rows, fetch, fetch_either, load_map, sharers
 from .hopper_out import Out, hold, store_by_engine, store_by_threads, store_in_group, store_pieces, swizzle
@@ -111,7 +111,14 @@ def hopper_kernel(
     grid = Grid(fx.ceildiv(rows, tile.m * high), fx.ceildiv(columns, tile.n * wide), group)
     first, stride = fx.block_idx.x // tile.blocks, fx.grid_dim.x // tile.blocks
     once = grid.rows * grid.columns * batches
-    if fx.const_expr(form.grouped):
+    table = None
+    if fx.const_expr(form.table):
+        table = Table(fx.recast_iter(fx.Int32, fx.recast_iter(fx.Int8, base) + shared_bytes(tile)), batches)
+        if tid < 32:
+            fill_table(table, cast("fx.Pointer", offsets), rows, cut_of(tile, grid.columns), tid)
+        fx.barrier()
+        once = table.tiles()
+    elif fx.const_expr(form.grouped):
         once = count_tiles(offsets, batches, rows, cut_of(tile, grid.columns))
     # What is dealt: whole tiles, as many to each cluster, then slices of the others.
     whole, rest = fx.Int32(0), once
@@ -120,7 +127,7 @@ def hopper_kernel(
         rest = once - whole
     dealt = Dealt(whole, fx.max(rest, 1))
     tiles = whole + rest * tile.slices
-    where = Map(grid, dealt, tile, place, offsets, rows)
+    where = Map(grid, dealt, tile, place, offsets, rows, table)
     steps = fx.ceildiv(k, bk)
     begin = fx.Int32(0)
     if fx.const_expr(tile.splits > 1):
@@ -482,5 +489,5 @@ def hopper(
         value_attrs={"nvvm.minctasm": tile.fits},
     ).launch(
         grid=blocks, block=tile.threads, cluster=tile.blocks, stream=stream, pdl=form.overlap,
-        smem=shared_bytes(tile),
+        smem=shared_bytes(tile) + (TABLE_BYTES if form.table else 0),
     )  # fmt: skip

@@ -13,6 +13,9 @@ from ..epilogue import narrowed
 from .hopper_along import Part, Vectors, at_once, column_of, from_lanes, held_columns, held_rows, row_of
 from .tile import LINE, Form, Staging, Tile, pieces, slots, staging
 
+UNIT = 8
+"""16-bit elements of 16 bytes."""
+
 
 def chunk_layout(columns: int) -> fx.Layout:
     """A thread's values of 64 rows and so many columns."""
@@ -170,7 +173,42 @@ def wait_for_stores(out: Out, pending: int) -> None:
 
 def issue(out: Out, place: fx.Pointer, top: fx.Int32, left: fx.Int32, batch: fx.Int32, how: Staging) -> None:
     store = cast("fx.nvgpu.TmaAtom", out.store_c)
-    issue_stores(store, place, top, left, batch, out.member, out.tile.swap, how.columns, how.box)
+    if out.form.grouped:
+        issue_in_group(out, store, place, top, left, how)
+    else:
+        issue_stores(store, place, top, left, batch, out.member, out.tile.swap, how.columns, how.box)
+
+
+@flyc.jit
+def issue_in_group(out: Out, store: fx.nvgpu.TmaAtom, place: fx.Pointer, top: fx.Int32, left: fx.Int32, how: Staging):
+    """The engine would write rows of the next group."""
+    if top + 64 <= out.rows:
+        issue_stores(store, place, top, left, fx.Int32(0), out.member, False, how.columns, how.box)
+    else:
+        store_rows(out, place, top, left, how)
+
+
+@flyc.jit
+def store_rows(out: Out, place: fx.Pointer, top: fx.Int32, left: fx.Int32, how: Staging):
+    """By threads, from shared memory, 16 bytes each: as far as the group and C go."""
+    columns, box = how
+    unit = fx.make_copy_atom(fx.UniversalCopy128b(), place.dtype)
+    across = columns // UNIT
+    from_there = fx.apply_swizzle(place, swizzle(2 * box))
+    held = fx.make_rmem_tensor(fx.make_layout(UNIT, 1), place.dtype)
+    for i in fx.range_constexpr(columns // 16):
+        at = i * 128 + out.member
+        row, j = at // across, at % across
+        k = left + j * UNIT
+        if top + row < out.rows:
+            inside = j // (box // UNIT) * (64 * box) + row * box + j % (box // UNIT) * UNIT
+            fx.copy_atom_call(unit, fx.make_view(from_there + inside, fx.make_layout(UNIT, 1)), held)
+            to = out.c + (fx.Int64(top + row) * out.step_c + k)
+            if k + UNIT <= out.columns:
+                fx.nvgpu.store_global(to, held.load())
+            else:
+                for e in fx.range_constexpr(UNIT):
+                    store_element(to + e, held[e], row, fx.Int32(64), k + e, out.columns)
 
 
 def store_by_threads(
@@ -222,18 +260,13 @@ def store_pieces(out: Out, acc: fx.Tensor, row: fx.Int32, column: fx.Int32, batc
 
 @flyc.jit
 def store_in_group(out: Out, acc: fx.Tensor, row: fx.Int32, column: fx.Int32):
-    """A consumer's tile, as far as its group goes: the engine would write rows of the next one."""
-    zero = fx.Int32(0)
+    """A consumer's tile, as far as its group goes."""
     top, _ = corner(out, row, column, 0)
-    last, _ = corner(out, row, column, out.tile.rows // 64 - 1)
-    if fx.const_expr(out.form.store != "engine"):
-        if top < out.rows:
-            store_pieces(out, acc, row, column, zero)
-    else:
-        if last + 64 <= out.rows:
-            store_by_engine(out, acc, row, column, zero)
-        elif top < out.rows:
-            store_pieces(out._replace(form=out.form._replace(store=out.form.edge)), acc, row, column, zero)
+    if top < out.rows:
+        if fx.const_expr(out.form.store == "engine"):
+            store_by_engine(out, acc, row, column, fx.Int32(0))
+        else:
+            store_pieces(out, acc, row, column, fx.Int32(0))
 
 
 @flyc.jit

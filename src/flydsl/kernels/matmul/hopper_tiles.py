@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import flydsl.expr as fx
 
-from .groups import Cut, Group, first_group, group_at
+from .groups import Cut, Group, Table, first_group, group_at
 from .tile import Tile
 
 
@@ -50,6 +50,7 @@ class Map(NamedTuple):
     """Which of its cluster's blocks this is."""
     offsets: fx.Pointer | None
     rows: fx.Int32
+    table: Table | None = None
 
     def cut(self) -> Cut:
         return cut_of(self.tile, self.grid.columns)
@@ -57,11 +58,15 @@ class Map(NamedTuple):
     def start(self) -> Place:
         """In front of the first tile."""
         zero = fx.Int32(0)
-        none = Group(zero, zero, zero, zero)
-        return Place(zero, zero, zero, zero, none if self.offsets is None else first_group(self.offsets, self.rows))
+        group = Group(zero, zero, zero, zero)
+        if self.offsets is not None and self.table is None:
+            group = first_group(self.offsets, self.rows)
+        return Place(zero, zero, zero, zero, group)
 
     def at(self, number: fx.Int32, before: Place) -> Place:
         """Of a tile, after an earlier one's."""
+        if self.table is not None:
+            return in_group(number, self.table.at(number), self)
         if self.offsets is not None:
             group = group_at(self.offsets, before.group, number, self.rows, self.cut())
             return in_group(number, group, self)

@@ -153,6 +153,9 @@ class Form(NamedTuple):
     edge: str = "elements"
     """How threads store tiles that reach beyond their group, where the engine stores the others."""
 
+    table: bool = False
+    """A table of the groups is in shared memory, behind all else; otherwise each is looked for from the one before."""
+
     l2_fetch: int = 256
     """Bytes that L2 fetches from memory at least, for the copy engine."""
 
@@ -262,6 +265,11 @@ def shared_bytes(tile: Tile) -> int:
     return stages(tile) * (stage_bytes(tile) + factor_bytes(tile)) + fixed_bytes(tile)
 
 
+def has_room(tile: Tile, nbytes: int) -> bool:
+    """Whether shared memory has so many bytes left for a block."""
+    return shared_bytes(tile) + nbytes <= SHARED_BYTES // tile.fits - RESERVED_BYTES
+
+
 def limits(tile: Tile, rows: int, columns: int, x_major: str, y_major: str) -> tuple[int, int]:
     """`Form.rows_x` and `rows_y`: as many as the matrices have, in steps of the swizzle, where these are fewer."""
     x, y = (-(-have // step) * step for have, step in ((rows, 8 * tile.wide), (columns, 8 * tile.high)))
@@ -345,6 +353,6 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
 
 __all__ = [
     "BARRIER_BYTES", "LINE", "MOST_SLICES", "Form", "Staging", "Tile", "boxes", "boxes_of", "factor_bytes", "fetched",
-    "fixed_bytes", "limits", "lines_of", "pieces", "problem", "registers", "shared_bytes", "slots", "span",
+    "fixed_bytes", "has_room", "limits", "lines_of", "pieces", "problem", "registers", "shared_bytes", "slots", "span",
     "squares_of", "stage_bytes", "stages", "staging",
 ]  # fmt: skip
