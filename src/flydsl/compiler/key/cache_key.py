@@ -205,6 +205,3 @@ def framework_value(value: Any, kind: type) -> tuple[object, ...] | None:
     if kind.__module__.partition(".")[0] == "torch" and kind.__name__ in ("dtype", "layout", "memory_format"):
         return (str(value),)
     return None
-
-
-__all__ = ["Resolve", "digest", "encode", "qualified_name"]
