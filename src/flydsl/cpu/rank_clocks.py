@@ -119,6 +119,3 @@ def _free_places(places: mmap.mmap) -> None:
     with memoryview(places) as whole, whole.cast("Q") as words:
         for address in filter(None, words):
             libc.free(address)
-
-
-__all__ = ["SYMBOL", "begin", "end", "forget", "install", "meet", "watch"]

@@ -102,6 +102,3 @@ def _forget(low: int) -> None:
             _table.count -= 1
             _shadows.pop(low, None)
             return
-
-
-__all__ = ["SYMBOL", "install", "unwritten"]

@@ -409,9 +409,3 @@ def copy_routines() -> list[Routine]:
         copy_started(), all_waited(), left(), *(group_closed(kind) for kind in (*waited, TO_SHARED)),
         *(groups_waited(kind) for kind in waited), groups_waited(TMA_STORE, reads=True),
     ]  # fmt: skip
-
-
-__all__ = [
-    "ENTRY", "LANE_LOAD", "LANE_STORE", "TENSOR_LOAD", "TENSOR_STORE", "TO_SHARED", "copy_routines", "groups_at",
-    "mark_of", "own_mark", "touch",
-]  # fmt: skip

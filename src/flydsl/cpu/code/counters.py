@@ -210,6 +210,3 @@ def counter_routines() -> list[Routine]:
         ),
         *(_copied(), _others(), _loads_waited(), _marks_waited(), _all_copies_waited()),
     ]
-
-
-__all__ = ["counter_routines"]

@@ -218,6 +218,3 @@ def order_routines() -> list[Routine]:
         meet(), barrier(), slot(), init(), release(), acquire(), named(), cluster_arrive(), cluster_wait(),
         space(), registers(),
     ]  # fmt: skip
-
-
-__all__ = ["known_by", "order_routines"]

@@ -292,8 +292,3 @@ def learned() -> Routine:
 def place_routines() -> list[Routine]:
     """The routines of this file."""
     return [_find(), _add(), hand_on(), take_up(), fence(), learned()]
-
-
-__all__ = [
-    "FENCE_OF_BLOCK", "FENCE_OF_DEVICE", "GLOBALS", "NOW", "lock", "place_routines", "time_now", "unlock",
-]  # fmt: skip

@@ -172,6 +172,3 @@ class AlignedProduct(Product):
     def _no_number(self, nan: SSAValue, x: SSAValue, bits: Attribute, pattern: int) -> SSAValue:
         b = self.b
         return b.select(nan, b.cast("bitcast", b.const(pattern, like(x.type, bits)), x.type), x)
-
-
-__all__ = ["AlignedProduct"]

@@ -448,5 +448,3 @@ RULES: dict[str, Rule] = {
 
 alignbit = _shifted_pair(1)
 """`v_alignbit_b32`."""
-
-__all__ = ["RULES", "alignbit"]

@@ -146,6 +146,3 @@ class EmulatedBuffers(Emulation):
         bits = 8 * nbytes
         type_ = IntegerType(bits) if bits <= 32 else vector_type(i32, bits // 32)
         self._deliver(self.take(source, type_, issued=True), self._lane_slot(at, nbytes, 0), nbytes)
-
-
-__all__ = ["EmulatedBuffers"]

@@ -357,6 +357,3 @@ class EmulatedInstructions(EmulatedBuffers):
         else:
             handler(self, op)
         return self.val(op.results[0])
-
-
-__all__ = ["EmulatedInstructions", "refused"]

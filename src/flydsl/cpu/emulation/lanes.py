@@ -370,6 +370,3 @@ def fragment_offsets(at: Operand, count: int) -> list[int]:
 def _bytes(type_: Attribute) -> int:
     count = cast(VectorType, type_).get_shape()[0] if isinstance(type_, VectorType) else 1
     return -(-bit_width(elem_of(cast(Attribute, type_))) * count // 8)
-
-
-__all__ = ["Emulation"]

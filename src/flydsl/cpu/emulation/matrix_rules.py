@@ -167,6 +167,3 @@ def _scaled(name: str) -> Rule | None:
 def matrix_rule(name: str) -> Rule | None:
     """The rule of a matrix instruction."""
     return _mfma(name) or _wmma(name) or _scaled(name)
-
-
-__all__ = ["matrix_rule", "product"]

@@ -345,5 +345,3 @@ RULES: dict[str, Rule] = {
     **{f"ds.read.tr{w}.b{bits}": _transposed(w, bits) for w, bits in ((4, 64), (8, 64), (6, 96), (16, 64))},
 }
 """The meaning of each intrinsic."""
-
-__all__ = ["BINARY", "RULES", "await_loads", "barrier", "counter_wait", "in_cluster", "read_modify_write"]

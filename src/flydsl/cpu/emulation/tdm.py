@@ -251,6 +251,3 @@ def guarded_load(low: Emulation, flag: SSAValue, at: SSAValue, otherwise: SSAVal
     with b.region(no):
         b.opn(scf.YieldOp, (otherwise,), ())
     return b.with_regions(scf.IfOp, (flag,), (otherwise.type,), [Region(yes), Region(no)]).results[0]
-
-
-__all__ = ["counted", "emulate_descriptor", "emulate_tile_copy", "to_blocks", "when"]

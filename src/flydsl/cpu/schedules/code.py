@@ -266,6 +266,3 @@ def _exploring_function(
             "",
         ]
     )
-
-
-__all__ = ["ExploringAbi", "device_module"]

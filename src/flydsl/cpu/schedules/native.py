@@ -507,6 +507,3 @@ def install(library: _Library) -> None:
     if _SEEN_SYMBOL in library.symbols:
         told = ctypes.cast(_told, ctypes.c_void_p).value
         _INSTALL_SEEN(library.address(_SEEN_SYMBOL))(ctypes.addressof(session.seen), told)
-
-
-__all__ = ["Launch", "install"]

@@ -283,9 +283,3 @@ def resolve(r: Routine, block: Value, cell: Value) -> tuple[Value, Value, Value]
 def history_routines() -> list[Routine]:
     """The routines of this file."""
     return [_remember(), _history(), _ticket()]
-
-
-__all__ = [
-    "NO_WARPS", "before", "count", "exact", "fill_in", "globals_text", "history_routines", "keep", "meta",
-    "resolve", "settle", "take_ticket", "walk",
-]  # fmt: skip

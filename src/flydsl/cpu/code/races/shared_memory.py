@@ -121,6 +121,3 @@ def access() -> Routine:
     with r.when(conflicts.get()):
         history.count(r, history.SHARED_CONFLICTS)
     return r
-
-
-__all__ = ["access"]
