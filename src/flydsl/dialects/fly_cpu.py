@@ -153,21 +153,3 @@ FlyCpu = Dialect(
     "fly_cpu",
     [CountOp, DepositOp, RendezvousOp, LaneOp, SharedBaseOp, YieldOp, WaitOp, CallOp, ExtentOp, LineOp],
 )
-
-__all__ = [
-    "BARE",
-    "CallOp",
-    "CountOp",
-    "DepositOp",
-    "EMULATED",
-    "ISSUED",
-    "UNCOUNTED",
-    "ExtentOp",
-    "FlyCpu",
-    "LaneOp",
-    "LineOp",
-    "RendezvousOp",
-    "SharedBaseOp",
-    "WaitOp",
-    "YieldOp",
-]

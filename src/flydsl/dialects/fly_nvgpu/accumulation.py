@@ -71,6 +71,3 @@ def sums_of(arch: str | None, name: str, acc: Attribute, *, sync: bool) -> MmaSu
         )  # fmt: skip
     kept = _TF32_FRACTION if name == "tf32" else None
     return MmaSums(unit.operand_bits // bits, unit.fraction, _F32_FRACTION, nearest, kept)
-
-
-__all__ = ["UNITS", "Unit", "sums_of"]

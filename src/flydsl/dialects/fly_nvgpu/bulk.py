@@ -212,5 +212,3 @@ class BulkPrefetchOp(BulkOp):
 
 
 OPS: list[type[BulkOp]] = [BulkLoadOp, BulkSendOp, BulkStoreOp, BulkPrefetchOp]
-
-__all__ = ["OPS", "REDUCTIONS", "UNIT", "BulkLoadOp", "BulkPrefetchOp", "BulkSendOp", "BulkStoreOp"]

@@ -99,6 +99,3 @@ def call_intrinsic(
     assert op is not None
     declare(op, *effects)
     return value
-
-
-__all__ = ["EFFECTS", "Effect", "call_intrinsic", "declare", "effects_of"]

@@ -284,6 +284,3 @@ class StoreGlobalType(_GlobalAccessType):
 
     name = "fly_nvgpu.store_global"
     is_load = False
-
-
-__all__ = ["Access", "LoadGlobalType", "StoreGlobalType", "instruction", "problem"]

@@ -356,18 +356,3 @@ class BufferAtomicType(Data[tuple[AtomicOp, Attribute]], CopyOpType, ArchAtom):
         printer.print_string(f"<{op.name.lower()}, ")
         printer.print_attribute(type_)
         printer.print_string(">")
-
-
-__all__ = [
-    "BUFFER",
-    "UNBOUNDED",
-    "BufferAtomicType",
-    "BufferCopyLdsType",
-    "BufferCopyType",
-    "BufferDescAttr",
-    "BufferLoadAsyncLdsType",
-    "BufferLowering",
-    "GlobalLoadAsyncLdsType",
-    "descriptor_flags",
-    "is_buffer",
-]

@@ -151,19 +151,3 @@ def mangled(type_: Attribute) -> str:
     if isinstance(type_, IntegerType):
         return f"i{bit_width(cast(Attribute, type_))}"
     return {"f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64"}[str(type_)]
-
-
-__all__ = [
-    "ArchAtom",
-    "bitcast",
-    "bits_of",
-    "check_emulated",
-    "check_lowering",
-    "fields_text",
-    "is_signless",
-    "load_fragment",
-    "mangled",
-    "mnk_text",
-    "parse_fields",
-    "refuse",
-]

@@ -113,6 +113,3 @@ class LdsReadTransType(Data[LdsReadTransData], CopyOpType, ArchAtom):
 
     def print_parameter(self, printer: Printer) -> None:
         printer.print_string(f"<trans = {self.data.granularity}b, {self.data.bits}>")
-
-
-__all__ = ["LdsReadTransType"]

@@ -292,6 +292,3 @@ class WmmaScaleType(MatrixAtom[WmmaScaleData]):
         out = low.intrinsic(name, out_type, operands)
         assert out is not None
         low.store(out, d)
-
-
-__all__ = ["FORMATS", "MfmaScaleType", "WmmaScaleType"]

@@ -353,6 +353,3 @@ def _modes(tree: Any) -> tuple[Any, ...]:
 def _vector(b: Builder, words: Sequence[SSAValue]) -> SSAValue:
     type_: Attribute = vector_type(i32, len(words))
     return b.pure(FromElementsOp, words, type_, {})
-
-
-__all__ = ["TdmType"]

@@ -222,6 +222,3 @@ class TensorStoreType(_TensorCopy):
     name = "fly_rocdl.cdna5.tensor_store"
     spaces = (AddressSpace.Shared, AddressSpace.Global)
     options = tuple(OPTIONS)[:3]
-
-
-__all__ = ["MAX_EXTENT", "MAX_RANK", "TensorLoadType", "TensorStoreType", "check_element"]

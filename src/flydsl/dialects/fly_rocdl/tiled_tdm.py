@@ -163,6 +163,3 @@ class MakeTiledTdmStoreAtomOp(_MakeTiledTdmAtomOp):
 
     name = "fly_rocdl.make_tiled_tdm_store_atom"
     INFER: ClassVar[Infer | None] = staticmethod(partial(_infer, TensorStoreType))
-
-
-__all__ = ["MakeTiledTdmLoadAtomOp", "MakeTiledTdmStoreAtomOp", "option", "tdm_box"]

@@ -380,6 +380,3 @@ def type_for(arch: str) -> type[_Wmma] | None:
     """The type for an architecture; None where it has no WMMA."""
     types: tuple[type[_Wmma], ...] = (Gfx11WmmaType, Gfx120xWmmaType, Gfx1250WmmaType)
     return next((cls for cls in types if has(arch, cls.generation)), None)
-
-
-__all__ = ["Gfx11WmmaType", "Gfx120xWmmaType", "Gfx1250WmmaType", "WmmaData", "type_for"]

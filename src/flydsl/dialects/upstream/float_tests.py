@@ -140,14 +140,3 @@ class SincosOp(IRDLOperation):
 
 FLOAT_TEST_OPS = [IsNaNOp, IsInfOp, IsFiniteOp, IsNormalOp, ClampFOp, SincosOp]
 """The ops of this file."""
-
-__all__ = [
-    "FLOAT_TEST_OPS",
-    "ClampFOp",
-    "FloatTestOp",
-    "IsFiniteOp",
-    "IsInfOp",
-    "IsNaNOp",
-    "IsNormalOp",
-    "SincosOp",
-]

@@ -115,5 +115,3 @@ MemRef = Dialect(
     [*(op for op in xmemref.MemRef.operations if op.name not in _NAMES), *_OWN],
     [*xmemref.MemRef.attributes],
 )
-
-__all__ = ["ExtractAlignedPointerAsIndexOp", "GlobalOp", "MemRef"]

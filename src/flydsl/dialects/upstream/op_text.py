@@ -93,17 +93,3 @@ def print_short_pointer(printer: Printer, type_: Attribute) -> None:
     """The other way round."""
     space = cast(LLVMPointerType, type_).addr_space
     printer.print_string(f"<{space.data if isinstance(space, IntAttr) else 0}>")
-
-
-__all__ = [
-    "parse_dict",
-    "parse_function_type",
-    "parse_operands",
-    "parse_short_pointer",
-    "parse_types",
-    "print_dict",
-    "print_function_type",
-    "print_short_pointer",
-    "print_types",
-    "property_names",
-]

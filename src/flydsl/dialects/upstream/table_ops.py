@@ -355,6 +355,3 @@ def define(
         body[extra] = opt_prop_def(Attribute)
     made = cast(type[TableOp], type(re.sub(r"\W", "_", name), (TableOp,), body))
     return irdl_op_definition(made)
-
-
-__all__ = ["ROWS", "Row", "TableOp", "define"]

@@ -106,5 +106,3 @@ WARP_OPS = [BallotOp, VoteOp, SubgroupBroadcastOp]
 """The ops of this file."""
 WARP_ATTRS = [BroadcastAttr]
 """The attributes of this file."""
-
-__all__ = ["WARP_ATTRS", "WARP_OPS", "BallotOp", "SubgroupBroadcastOp", "VoteOp"]

@@ -95,5 +95,3 @@ class FenceOp(IRDLOperation):
 
 LLVM_ATOMIC_OPS = [CmpXchgOp, FenceOp]
 """The ops of this file."""
-
-__all__ = ["LLVM_ATOMIC_OPS", "CmpXchgOp", "FenceOp", "cmpxchg_type"]

@@ -113,5 +113,3 @@ class SelectOp(IRDLOperation):
 
 LLVM_CHOICE_OPS: list[type[Operation]] = [FCmpOp, SelectOp]
 """The ops of this file."""
-
-__all__ = ["LLVM_CHOICE_OPS", "FCmpOp", "SelectOp"]

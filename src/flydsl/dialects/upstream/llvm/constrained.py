@@ -177,5 +177,3 @@ def _define(key: str) -> type[ConstrainedOp]:
 
 
 CONSTRAINED_OPS: list[type[ConstrainedOp]] = [_define(key) for key in FORMS]
-
-__all__ = ["CONSTRAINED_OPS", "FORMS", "ConstrainedOp"]

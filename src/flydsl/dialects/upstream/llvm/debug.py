@@ -147,14 +147,3 @@ class SubprogramAttr(_FieldsAttr):
 
 LLVM_DEBUG_ATTRS = [FileAttr, CompileUnitAttr, SubroutineTypeAttr, SubprogramAttr]
 """The attributes of this file."""
-
-__all__ = [
-    "EMISSIONS",
-    "LLVM_DEBUG_ATTRS",
-    "CompileUnitAttr",
-    "Distinct",
-    "FileAttr",
-    "SubprogramAttr",
-    "SubroutineTypeAttr",
-    "Word",
-]

@@ -340,5 +340,3 @@ class CallOp(IRDLOperation):
 LLVM_FUNCTION_OPS = [FuncOp, CallOp]
 """The ops of this file."""
 ReturnOp = xllvm.ReturnOp
-
-__all__ = ["C_CALL", "EXTERNAL", "LLVM_FUNCTION_OPS", "CallOp", "FuncOp", "FunctionType", "ReturnOp", "Signature"]

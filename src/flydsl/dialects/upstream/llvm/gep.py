@@ -100,6 +100,3 @@ class GEPOp(IRDLOperation):
         printer.print_attribute(self.result.type)
         printer.print_string(", ")
         printer.print_attribute(self.elem_type)
-
-
-__all__ = ["GEP_DYNAMIC", "GEPOp", "no_wrap_words"]

@@ -96,5 +96,3 @@ DLTI_ATTRS = [
     _kept(f"dlti.{name}") for name in ("dl_spec", "dl_entry", "target_system_spec", "target_device_spec", "map")
 ]
 """Those of `dlti`, which say how a target lays out data; our targets say so themselves."""
-
-__all__ = ["DLTI_ATTRS", "KEPT_ATTRS", "KeptAttr", "ModuleFlagAttr", "ModuleFlagsOp"]

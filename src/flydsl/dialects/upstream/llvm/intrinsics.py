@@ -109,5 +109,3 @@ def _define(key: str) -> type[IntrinsicOp]:
 
 INTRINSIC_OPS: dict[str, type[IntrinsicOp]] = {key: _define(key) for key in ARITY}
 """The op of each intrinsic by its name in `llvm.`."""
-
-__all__ = ["ARITY", "IMMEDIATE", "INTRINSIC_OPS", "IntrinsicOp"]

@@ -148,6 +148,3 @@ class StoreOp(_Access):
         printer.print_attribute(self.value.type)
         printer.print_string(", ")
         printer.print_attribute(self.ptr.type)
-
-
-__all__ = ["ORDERINGS", "ORDERING_WORDS", "LoadOp", "StoreOp", "parse_ordering", "parse_scope", "print_scope"]
