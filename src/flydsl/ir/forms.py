@@ -87,5 +87,3 @@ FORMS: dict[str, Form] = {
 
 OPEN_DIALECT = {"builtin.module": "builtin", "func.func": "func"}
 """Ops inside which those of a dialect are written without its name: `module`, `return`."""
-
-__all__ = ["FORMS", "OPEN_DIALECT", "Form", "print_memref"]
