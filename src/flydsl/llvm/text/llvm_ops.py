@@ -414,15 +414,3 @@ LLVM_TABLE: dict[type[Operation], Handler] = {
     gpu.LaunchFuncOp: cast(Handler, _launch),
 }
 """Op class to the function that writes it."""
-
-__all__ = [
-    "CAST_OPS",
-    "FLOAT_OPS",
-    "INT_OPS",
-    "LLVM_TABLE",
-    "STRAIGHT",
-    "LlvmFunctionText",
-    "function_body",
-    "untranslatable",
-    "write_function",
-]
