@@ -179,20 +179,3 @@ def from_struct(b: Builder, struct: SSAValue, type_: Attribute) -> Attribute | A
         place: dict[str, Attribute] = {"position": i64_list((i,))}
         values[name] = b.pure(llvm.ExtractValueOp, (struct,), IntegerType(bits), place)
     return AtomWithState(type_, values) if values else type_
-
-
-__all__ = [
-    "ATOM_TYPES",
-    "AtomWithState",
-    "atom_of",
-    "fresh_atom",
-    "from_struct",
-    "get_atom",
-    "make_tiled",
-    "refuse_coordinates",
-    "set_value",
-    "state_of",
-    "struct_type",
-    "to_struct",
-    "with_field",
-]

@@ -174,6 +174,3 @@ def with_element(b: Builder, value: SSAValue, elem: Attribute) -> SSAValue:
         raise DSLCompileError(f"a store of {type_} does not consist of whole elements of {elem}")
     cast_ = b.pure(BitcastOp, (as_vector(b, value),), vector_type(elem, count), {})
     return b.extract(cast_, 0) if count == 1 and not isinstance(type_, VectorType) else cast_
-
-
-__all__ = ["ValuePlace", "operand", "read", "read_lanes", "value_of", "with_element", "write"]

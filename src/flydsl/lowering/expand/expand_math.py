@@ -665,5 +665,3 @@ def _handle(r: Any, op: Operation) -> None:
 
 
 HANDLERS = cast(dict[type[Operation], Handler], dict.fromkeys(IN_F64, _handle))
-
-__all__ = ["AMD_MATH", "HANDLERS", "HOST_MATH", "NVIDIA_MATH", "NativeMath", "expand"]

@@ -131,5 +131,3 @@ def _fpowi(r: Any, op: Operation) -> None:
 
 
 HANDLERS = cast(dict[type[Operation], Handler], {xmath.IPowIOp: _ipowi, xmath.FPowIOp: _fpowi})
-
-__all__ = ["HANDLERS"]

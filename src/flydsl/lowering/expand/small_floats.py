@@ -301,15 +301,3 @@ HANDLERS = cast(
     dict[type[Operation], Handler],
     {arith.ExtFOp: _extf, arith.TruncFOp: _truncf, arith.ConstantOp: _constant},
 )
-
-__all__ = [
-    "HANDLERS",
-    "decode",
-    "decode_codes",
-    "encode",
-    "is_small",
-    "like",
-    "packed_elements",
-    "packed_vector",
-    "stored_type",
-]
