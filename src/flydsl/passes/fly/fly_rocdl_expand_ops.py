@@ -221,6 +221,3 @@ def _call(op: Operation, atom: SSAValue, source: _Source, checked: tuple[bool, .
     (layout,) = b.fly("make_layout", (outer, b.tuple_of(source.known_strides[::-1], source.strides[::-1])))
     op.operands[where[0]] = b.fly("make_view", (pointer, layout))[0]
     op.operands[0] = atom
-
-
-__all__ = ["FlyRocdlExpandOpsPass"]

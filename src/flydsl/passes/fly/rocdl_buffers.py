@@ -324,5 +324,3 @@ HANDLERS = cast(
     {GetBufferRsrcOp: _rsrc, BufferLoadOp: _buffer_load, BufferStoreOp: _buffer_store},
 )
 """Handlers of the ops of `fly_rocdl`, for every conversion."""
-
-__all__ = ["HANDLERS", "BufferMemory", "add_buffer_offset", "is_buffer_type", "make_buffer_pointer"]

@@ -314,6 +314,3 @@ class OpSink(Sink[SSAValue]):
 
 def _align(align: int) -> dict[str, Attribute]:
     return {"alignment": int_attr(align, i64)} if align else {}
-
-
-__all__ = ["OpSink"]

@@ -83,6 +83,3 @@ def _facts(kernel: code_object.KernelInfo | None) -> dict[str, Attribute]:
     if kernel.reqd_workgroup_size is not None:
         found["reqd_workgroup_size"] = DenseArrayBase.from_list(i32, list(kernel.reqd_workgroup_size))
     return dict(sorted(found.items()))
-
-
-__all__ = ["serialize"]
