@@ -41,6 +41,3 @@ def run(options: argparse.Namespace) -> int:
     lines = sum(len(found.runs(file)) for file in found.files)
     missing = sum(len(found.missing(file)) for file in found.files)
     return status or 2 * int(100 * (lines - missing) < options.fail_under * lines)
-
-
-__all__ = ["add_arguments", "run"]

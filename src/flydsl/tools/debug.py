@@ -62,6 +62,3 @@ def _protocol(options: argparse.Namespace) -> int:
         os.dup2(2, 1)
         with os.fdopen(own, "wb") as writer:
             return dap.serve(sys.stdin.buffer, writer)
-
-
-__all__ = ["add_arguments", "run"]

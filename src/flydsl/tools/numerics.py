@@ -40,6 +40,3 @@ def run(options: argparse.Namespace) -> int:
     print(report.listing())
     bad = any(f.trouble != "cancellation" for f in report.findings)
     return status or int(bad and options.strict)
-
-
-__all__ = ["add_arguments", "run"]

@@ -54,6 +54,3 @@ def run(options: argparse.Namespace) -> int:
     print(found.text())
     print(f"{file}: {len(found.launches)} launches, {len(found.events)} events")
     return status
-
-
-__all__ = ["add_arguments", "run"]

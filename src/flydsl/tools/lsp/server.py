@@ -217,6 +217,3 @@ def make(target: str | None, timeout: float) -> FlyServer:
         return {"uri": place.uri, "line": place.range.start.line}
 
     return server
-
-
-__all__ = ["FlyServer", "make", "serve"]
