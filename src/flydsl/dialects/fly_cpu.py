@@ -150,6 +150,5 @@ class LineOp(IRDLOperation):
 
 
 FlyCpu = Dialect(
-    "fly_cpu",
-    [CountOp, DepositOp, RendezvousOp, LaneOp, SharedBaseOp, YieldOp, WaitOp, CallOp, ExtentOp, LineOp],
+    "fly_cpu", [CountOp, DepositOp, RendezvousOp, LaneOp, SharedBaseOp, YieldOp, WaitOp, CallOp, ExtentOp, LineOp]
 )

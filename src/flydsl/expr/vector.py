@@ -860,13 +860,4 @@ def __getattr__(name: str) -> type[Vector]:
     return found
 
 
-__all__ = [
-    "ReductionOp",
-    "Vector",
-    "VectorAlias",
-    "empty_like",
-    "full",
-    "full_like",
-    "ones_like",
-    "zeros_like",
-]
+__all__ = ["ReductionOp", "Vector", "VectorAlias", "empty_like", "full", "full_like", "ones_like", "zeros_like"]

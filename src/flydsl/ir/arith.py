@@ -47,15 +47,7 @@ from xdsl.dialects.arith import (
     SubiOp,
     XOrIOp,
 )
-from xdsl.dialects.builtin import (
-    AnyFloatConstr,
-    IndexType,
-    IntegerAttr,
-    IntegerType,
-    VectorType,
-    i1,
-    i32,
-)
+from xdsl.dialects.builtin import AnyFloatConstr, IndexType, IntegerAttr, IntegerType, VectorType, i1, i32
 from xdsl.ir import Attribute, Operation
 from xdsl.irdl import (
     AnyAttr,

@@ -291,11 +291,7 @@ class Builder:
         return emitn(self.block, cls, operands, types, {} if props is None else props, self.loc)
 
     def share(
-        self,
-        cls: type[Operation],
-        operands: Sequence[SSAValue],
-        type_: Attribute,
-        props: dict[str, Attribute],
+        self, cls: type[Operation], operands: Sequence[SSAValue], type_: Attribute, props: dict[str, Attribute]
     ) -> SSAValue:
         """Append a pure op with one result unless an equal one is at hand."""
         ids = self._ids

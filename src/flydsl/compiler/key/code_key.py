@@ -27,11 +27,7 @@ class WantedCode:
     """What decides the code of a call beside its arguments."""
 
     def __init__(
-        self,
-        memory_key: tuple[object, ...],
-        function: FunctionKey,
-        hints: dict[str, object],
-        passes: PassConfig | None,
+        self, memory_key: tuple[object, ...], function: FunctionKey, hints: dict[str, object], passes: PassConfig | None
     ):
         self.memory_key = memory_key
         self.function = function

@@ -28,19 +28,7 @@ from .copies import (
     touch,
 )
 from .races import history
-from .shadow import (
-    BYTES,
-    COUNT,
-    NEVER,
-    PENDING,
-    PENDING_COUNT,
-    READS,
-    SITE,
-    TABLE_LINE,
-    WARP_BITS,
-    WRITES,
-    shadow_of,
-)
+from .shadow import BYTES, COUNT, NEVER, PENDING, PENDING_COUNT, READS, SITE, TABLE_LINE, WARP_BITS, WRITES, shadow_of
 
 
 class Counter(NamedTuple):

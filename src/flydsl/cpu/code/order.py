@@ -187,11 +187,7 @@ def named() -> Routine:
     r = Routine("fly_check_named", "void", "ptr state, i64 tid, i32 number, i1 arrives")
     shadow = shadow_of(r)
     known = known_by(r, shadow, (r["number"] & 15).to("i64") + NAMED_FIRST)
-    r.either(
-        r["arrives"],
-        lambda: _release(r, shadow, known),
-        lambda: join(r, thread_at(r, shadow, r["tid"]), known),
-    )
+    r.either(r["arrives"], lambda: _release(r, shadow, known), lambda: join(r, thread_at(r, shadow, r["tid"]), known))
     return r
 
 

@@ -85,11 +85,7 @@ class Emulation(Rebuilder):
             fly_cpu.DepositOp,
             (),
             (llvm.ptr(), i64),
-            {
-                "group": int_attr(group, i32),
-                "bytes": int_attr(nbytes, i32),
-                "shared": BoolAttr.from_bool(whole),
-            },
+            {"group": int_attr(group, i32), "bytes": int_attr(nbytes, i32), "shared": BoolAttr.from_bool(whole)},
         )
         return op.results[0], op.results[1]
 

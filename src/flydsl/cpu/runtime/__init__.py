@@ -446,11 +446,7 @@ class CpuDeviceRuntime(SharedHostMemory):
                 )
             descriptor = loaded.descriptors[key]
         return Function(
-            module,
-            name,
-            ctypes.addressof(descriptor),
-            shared_static=shared_bytes,
-            max_threads=MAX_BLOCK_THREADS,
+            module, name, ctypes.addressof(descriptor), shared_static=shared_bytes, max_threads=MAX_BLOCK_THREADS
         )
 
     def set_dynamic_smem_limit(self, function: Function, nbytes: int) -> None:

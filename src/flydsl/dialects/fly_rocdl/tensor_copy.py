@@ -108,11 +108,7 @@ class _TensorCopy(Data[TensorCopyData], CopyOpType, ArchAtom):
     """What loads and stores share."""
 
     whole_tile: ClassVar[bool] = True
-    state: ClassVar[tuple[tuple[str, int], ...]] = (
-        *TdmType.state,
-        ("atomic_barrier_addr", 32),
-        ("early_timeout", 32),
-    )
+    state: ClassVar[tuple[tuple[str, int], ...]] = (*TdmType.state, ("atomic_barrier_addr", 32), ("early_timeout", 32))
     spaces: ClassVar[tuple[AddressSpace, AddressSpace]]
     options: ClassVar[Sequence[str]] = tuple(OPTIONS)
 

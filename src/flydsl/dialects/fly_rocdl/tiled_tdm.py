@@ -85,10 +85,7 @@ def _infer(
         **padding,
     )
     coordinates = Layout(shape, box.basis(shape, outermost_first=False))
-    return (
-        intern(CopyAtomType, (op, bit_width(tensor.elem))),
-        coord_tensor_type((0,) * len(box.shape), coordinates),
-    )
+    return (intern(CopyAtomType, (op, bit_width(tensor.elem))), coord_tensor_type((0,) * len(box.shape), coordinates))
 
 
 class _MakeTiledTdmAtomOp(FlyOp):

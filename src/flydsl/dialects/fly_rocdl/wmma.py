@@ -10,18 +10,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, NamedTuple, Self
 
 from xdsl.dialects import vector as xvector
-from xdsl.dialects.builtin import (
-    DenseArrayBase,
-    Float8E4M3FNType,
-    Float8E5M2Type,
-    bf16,
-    f16,
-    f32,
-    i1,
-    i16,
-    i32,
-    i64,
-)
+from xdsl.dialects.builtin import DenseArrayBase, Float8E4M3FNType, Float8E5M2Type, bf16, f16, f32, i1, i16, i32, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser

@@ -111,7 +111,5 @@ _OWN = (GlobalOp, ExtractAlignedPointerAsIndexOp)
 _NAMES = {op.name for op in _OWN}
 
 MemRef = Dialect(
-    "memref",
-    [*(op for op in xmemref.MemRef.operations if op.name not in _NAMES), *_OWN],
-    [*xmemref.MemRef.attributes],
+    "memref", [*(op for op in xmemref.MemRef.operations if op.name not in _NAMES), *_OWN], [*xmemref.MemRef.attributes]
 )

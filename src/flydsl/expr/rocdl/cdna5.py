@@ -121,12 +121,4 @@ def _leaves(x: object) -> list[IntLike]:
     return list(cast("Sequence[IntLike]", found)) if isinstance(found, (tuple, list)) else [cast("IntLike", found)]
 
 
-__all__ = [
-    "TDM",
-    "TensorLoad",
-    "TensorStore",
-    "WMMAScale",
-    "make_tdm_atom",
-    "make_tiled_tdm_atom",
-    "tdm_partition",
-]
+__all__ = ["TDM", "TensorLoad", "TensorStore", "WMMAScale", "make_tdm_atom", "make_tiled_tdm_atom", "tdm_partition"]

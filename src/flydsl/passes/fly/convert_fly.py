@@ -290,10 +290,7 @@ class FlyConversion(DeviceModule, BufferMemory):
 
     def intrinsic(self, name: str, type_: Attribute | None, operands: Sequence[SSAValue]) -> SSAValue | None:
         """Call an LLVM intrinsic by its full name, e.g. `llvm.amdgcn.mfma.f32.16x16x16f16`."""
-        props: dict[str, Attribute] = {
-            "intrin": _name(name),
-            "operandSegmentSizes": i32_list((len(operands), 0)),
-        }
+        props: dict[str, Attribute] = {"intrin": _name(name), "operandSegmentSizes": i32_list((len(operands), 0))}
         op = self.b.opn(llvm.CallIntrinsicOp, operands, () if type_ is None else (type_,), props)
         return op.results[0] if op.results else None
 

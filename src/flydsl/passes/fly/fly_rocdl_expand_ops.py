@@ -139,10 +139,7 @@ def _expand(op: MakeTiledTdmLoadAtomOp | MakeTiledTdmStoreAtomOp) -> None:
             fresh = _set(b, fresh, f"stride_{rank - 1 - dim}", b.value(source.strides[dim], i64))
     base, over = cast(CoordTensorType, coordinates.type).data
     axes = b.fly("make_int_tuple", (), int_tuple_type(over.stride))[0]
-    view = (
-        b.fly("make_int_tuple", (), int_tuple_type(base))[0],
-        b.fly("make_layout", (shape, axes))[0],
-    )
+    view = (b.fly("make_int_tuple", (), int_tuple_type(base))[0], b.fly("make_layout", (shape, axes))[0])
     coordinates.replace_all_uses_with(b.fly("make_view", view, coord_tensor_type(base, over))[0])
     checked = (option(op.properties, "initBoundaryCheck"),) * rank
     _use(atom, fresh, source, checked)
@@ -175,8 +172,7 @@ def _use(old: SSAValue, new: SSAValue, source: _Source, checked: tuple[bool, ...
             user.erase()
         else:
             raise failure_at(
-                user,
-                f"an atom of a tiled tensor is used by copies and by fly.atom.set_value, not by '{user.name}'",
+                user, f"an atom of a tiled tensor is used by copies and by fly.atom.set_value, not by '{user.name}'"
             )
 
 
@@ -195,8 +191,7 @@ def _call(op: Operation, atom: SSAValue, source: _Source, checked: tuple[bool, .
     if len(where) != 1:
         src, dst = (v.type for v in list(op.operands)[1:3])
         raise failure_at(
-            op,
-            f"a copy by the atom of a tiled tensor is between its coordinates and shared memory, got {src} -> {dst}",
+            op, f"a copy by the atom of a tiled tensor is between its coordinates and shared memory, got {src} -> {dst}"
         )
     coords = op.operands[where[0]]
     base, over = cast(CoordTensorType, coords.type).data

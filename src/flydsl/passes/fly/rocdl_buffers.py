@@ -320,7 +320,6 @@ def _buffer_store(r: BufferMemory, op: FlyOp) -> None:
 
 
 HANDLERS = cast(
-    dict[type[Operation], Handler],
-    {GetBufferRsrcOp: _rsrc, BufferLoadOp: _buffer_load, BufferStoreOp: _buffer_store},
+    dict[type[Operation], Handler], {GetBufferRsrcOp: _rsrc, BufferLoadOp: _buffer_load, BufferStoreOp: _buffer_store}
 )
 """Handlers of the ops of `fly_rocdl`, for every conversion."""

@@ -78,8 +78,7 @@ def _in_device(op: Operation) -> bool:
 
 
 HANDLERS = cast(
-    dict[type[Operation], Handler],
-    {cf.BranchOp: _branch, cf.ConditionalBranchOp: _conditional, cf.SwitchOp: _switch},
+    dict[type[Operation], Handler], {cf.BranchOp: _branch, cf.ConditionalBranchOp: _conditional, cf.SwitchOp: _switch}
 )
 """Conversions of `cf`."""
 

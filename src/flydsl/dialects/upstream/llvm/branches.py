@@ -139,12 +139,7 @@ class SwitchOp(IRDLOperation):
         rest = list(self.case_operands)
         found: list[tuple[int, Block, list[SSAValue]]] = []
         sizes = dense_ints(self.case_operand_segments)
-        for number, block, size in zip(
-            dense_ints(self.case_values),
-            self.case_destinations,
-            sizes,
-            strict=True,
-        ):
+        for number, block, size in zip(dense_ints(self.case_values), self.case_destinations, sizes, strict=True):
             found.append((int(number), block, rest[:size]))
             rest = rest[size:]
         return found
