@@ -148,6 +148,3 @@ def _record(words: Pointer, form: int, values: Sequence[Numeric]) -> None:
 def _of_first_lane(value: Int64) -> Int64:
     low, high = (readfirstlane(Int32, Int32(value >> shift)) for shift in (0, 32))
     return Int64(high) << 32 | (Int64(low) & 0xFFFFFFFF)
-
-
-__all__ = ["MOST", "expand_prints", "prints_of"]

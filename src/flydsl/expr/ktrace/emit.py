@@ -191,6 +191,3 @@ def _payload(value: object) -> tuple[int, Int64]:
     if number.is_float:
         return L.FLOAT, Float64(number).bitcast(Int64)
     return L.INTEGER, Int64(number)
-
-
-__all__ = ["KernelTrace"]

@@ -120,6 +120,3 @@ def get_buffer_rsrc(ptr: Pointer | Tensor) -> SSAValue:
     if not isinstance(ptr, Pointer) or ptr.address_space != BufferDesc:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLValueError(f"get_buffer_rsrc needs a buffer pointer, as make_buffer_ptr gives it, got {ptr!r}")
     return _emit().descriptor(ptr)
-
-
-__all__ = ["BufferDesc", "get_buffer_rsrc", "make_buffer_ptr", "make_buffer_tensor"]

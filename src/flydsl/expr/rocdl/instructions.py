@@ -537,34 +537,3 @@ def bits_as(value: ValueLike, cls: type[Numeric], count: int) -> Vector:
         v = Vector.from_elements([v], v.dtype)
     v = v if v.dtype is cls else v.bitcast(cls)
     return v if v.numel == count else v.reshape(v.numel).shuffle(v, list(range(count)))
-
-
-__all__ = [
-    "ballot",
-    "by_name",
-    "call",
-    "cvt_f32_bf8",
-    "cvt_f32_fp8",
-    "cvt_pk_bf8_f32",
-    "cvt_pk_f32_bf8",
-    "cvt_pk_f32_fp8",
-    "cvt_pk_fp8_f32",
-    "cvt_pkrtz",
-    "ds_bpermute",
-    "ds_permute",
-    "ds_swizzle",
-    "exp2",
-    "fmed3",
-    "intrinsic",
-    "log2",
-    "mov_dpp",
-    "perm_b32",
-    "permlane16_swap",
-    "permlane32_swap",
-    "rcp",
-    "readfirstlane",
-    "readlane",
-    "rsq",
-    "update_dpp",
-    "wave_id",
-]

@@ -170,12 +170,3 @@ def wmma_scale_f32_32x16x128_f4(
         "fmtScaleB": fmtScaleB, "reuseA": reuseA, "reuseB": reuseB,
     }  # fmt: skip
     return _wmma("wmma_scale_f32_32x16x128_f4", result_type, [a, b, c, scaleA, scaleB], options)
-
-
-__all__ = [
-    "wmma_f32_16x16x128_fp8_fp8",
-    "wmma_scale_f32_16x16x128_f8f6f4",
-    "wmma_scale_f32_32x16x128_f4",
-    "mfma_scale_f32_16x16x128_f8f6f4",
-    "mfma_scale_f32_32x32x64_f8f6f4",
-]

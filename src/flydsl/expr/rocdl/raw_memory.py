@@ -310,17 +310,3 @@ def lds_transpose_load(
     atom = make_copy_atom(LDSReadTrans(cls.width, cls.width * count), cls)
     copy_atom_call(atom, make_view(place, make_layout(count, 1)), got)
     return got.load()
-
-
-__all__ = [
-    "buffer_load_to_lds",
-    "cluster_load_async_to_lds",
-    "lds_transpose_load",
-    "raw_ptr_buffer_atomic_fadd",
-    "raw_ptr_buffer_atomic_fmax",
-    "raw_ptr_buffer_load",
-    "raw_ptr_buffer_load_lds",
-    "raw_ptr_buffer_store",
-    "resource",
-    "s_buffer_load",
-]
