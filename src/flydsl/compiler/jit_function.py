@@ -36,7 +36,9 @@ from .frontend.ast_rewriter import RewrittenFunction, rewrite_function
 from .frontend.signature import Signature, remember_locals
 from .hints import HintTable, ambient
 from .key.code_key import WantedCode, wanted_code
-from .key.dependencies import FunctionKey, Problem, function_key, note_decorated, warn_untracked
+from .key.function_key import FunctionKey, Problem, warn_untracked
+from .key.origin import note_decorated
+from .key.walk import function_key
 from .listeners import compiled_only, notify
 
 if TYPE_CHECKING:

@@ -177,7 +177,7 @@ class _Encoder:
     def of_function(self, value: types.FunctionType) -> bytes:
         if (replaced := self.ask(value)) is not None:
             return replaced
-        from flydsl.compiler.key.dependencies import function_key
+        from flydsl.compiler.key.walk import function_key
 
         return _tagged(b"F", function_key(value, environment=False).digest.encode())
 

@@ -20,7 +20,7 @@ from .constant_keys import hint_key
 if TYPE_CHECKING:
     from ..backends.base import BaseBackend
     from ..build.custom_passes import PassConfig
-    from .dependencies import FunctionKey
+    from .function_key import FunctionKey
 
 
 class WantedCode:
