@@ -15,7 +15,8 @@ from xdsl.ir import Attribute, SSAValue
 
 from ..dialects.fly import atoms
 from ..dialects.fly.atoms import CopyAtomType, MmaAtomType, TiledCopyType, TiledMmaType
-from ..dialects.fly.ops import OPS, FlyOp, python_value
+from ..dialects.fly.infer import python_value
+from ..dialects.fly.ops import OPS, FlyOp
 from ..dialects.fly.types import CoordTensorType
 from ..dialects.upstream import llvm
 from ..errors import DSLCompileError

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import VectorType
 from xdsl.dialects.vector import BitcastOp
 from xdsl.ir import Attribute, SSAValue
 
-from ..dialects.fly.atoms import Operand
+from ..dialects.fly.atom_lowering import Operand
 from ..dialects.fly.types import TRIVIAL_SWIZZLE, MemRefData
 from ..dialects.upstream import vector
 from ..errors import DSLCompileError

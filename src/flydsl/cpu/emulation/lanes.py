@@ -16,7 +16,8 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ... import layout as L
 from ...dialects import fly_cpu
-from ...dialects.fly.atoms import AtomEmulation, CopyOpType, MmaOpType, MmaScales, MmaSums, Operand, TileCopy
+from ...dialects.fly.atom_lowering import AtomEmulation, MmaScales, MmaSums, Operand, TileCopy
+from ...dialects.fly.atoms import CopyOpType, MmaOpType
 from ...dialects.upstream import llvm, scf
 from ...dialects.upstream.vector import FromElementsOp
 from ...ir.builder import elem_of, i32, i32_list, i64, int_attr

@@ -18,7 +18,8 @@ from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from ... import layout as L
-from ...dialects.fly.atoms import MmaOpType, MmaScales, MmaSums, Operand, ScaleSide
+from ...dialects.fly.atom_lowering import MmaScales, MmaSums, Operand, ScaleSide
+from ...dialects.fly.atoms import MmaOpType
 from ...dialects.upstream import scf
 from ...dialects.upstream.llvm.attrs import LOOP_ATTRIBUTE, unroll_annotation
 from ...dialects.upstream.vector import FromElementsOp
@@ -366,6 +367,3 @@ def emulate_mma(
     shown = low.rendezvous(product.group)
     tiles = [low.at(shown, start) for start in starts]
     low.write_fragment_vector(product.product(tiles, held, None if scales is None else scales.block), count, d)
-
-
-__all__ = ["MmaScales", "Product", "ScaleSide", "emulate_mma"]

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from xdsl.dialects.builtin import IntegerType, i1
 from xdsl.ir import Block, Region, SSAValue
 
-from ...dialects.fly.atoms import TileCopy, vector_length
+from ...dialects.fly.atom_lowering import TileCopy
+from ...dialects.fly.atoms import vector_length
 from ...dialects.upstream import gpu, llvm, scf
 from ...ir.builder import Builder, i32, i64, index
 from ...ir.types import bit_width

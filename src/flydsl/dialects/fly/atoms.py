@@ -21,7 +21,7 @@ from xdsl.utils.exceptions import ParseError
 from ...ir.enums import AddressSpace, AtomicOp
 from ...ir.types import bit_width, shape_of, vector_type
 from ...layout import Layout, Tile, crd2idx, recast_layout, size
-from .atom_lowering import AtomEmulation, AtomLowering, MmaScales, MmaSums, Operand, ScaleSide, TileCopy
+from .atom_lowering import AtomEmulation, AtomLowering, Operand
 from .types import LayoutType, TileType, intern
 
 if TYPE_CHECKING:
@@ -516,28 +516,3 @@ def atom_of(type_: Attribute) -> CopyAtomType | MmaAtomType:
         return cast("TiledCopyType | TiledMmaType", type_).data.atom
     assert kind is CopyAtomType or kind is MmaAtomType
     return cast("CopyAtomType | MmaAtomType", type_)
-
-
-__all__ = [
-    "AtomEmulation",
-    "AtomLowering",
-    "CopyAtomType",
-    "CopyOpType",
-    "MmaAtomType",
-    "MmaOpType",
-    "MmaScales",
-    "MmaSums",
-    "Operand",
-    "ScaleSide",
-    "TileCopy",
-    "TiledCopyType",
-    "TiledMmaType",
-    "UniversalAtomicType",
-    "UniversalCopyType",
-    "UniversalFmaType",
-    "atom_of",
-    "copy_atom_type",
-    "mma_atom_type",
-    "tiled_copy_type",
-    "tiled_mma_type",
-]

@@ -19,9 +19,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from . import infer, kinds
-from .attrs import GemmTraversalOrderAttr, MmaOperandAttr
 from .forms import FORMS, LISTS, segments_of
-from .infer import DYN_SHARED, leaf_type, python_value
 from .semantics import SEMANTICS
 
 
@@ -505,14 +503,3 @@ PrintOp = _define(
     "print", "values*: any", "Print values by a format with `{}`.", pure=False, results=0, props="format: string"
 )
 AssumeOp = _define("assume", "dst: any, src: any", "`dst`, known to be as `src`; nothing lowers it.")
-
-__all__ = [
-    "DYN_SHARED",
-    "OPS",
-    "FlyOp",
-    "GemmTraversalOrderAttr",
-    "MmaOperandAttr",
-    "class_name",
-    "leaf_type",
-    "python_value",
-]

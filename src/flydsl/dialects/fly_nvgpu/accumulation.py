@@ -13,7 +13,7 @@ from typing import NamedTuple
 from xdsl.dialects.builtin import Float16Type
 from xdsl.ir import Attribute
 
-from ..fly.atoms import MmaSums
+from ..fly.atom_lowering import MmaSums
 
 _HOPPER = 90
 _F32_FRACTION = 23

@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...errors import DSLCompileError
-from ..fly.atoms import AtomLowering
+from ..fly.atom_lowering import AtomLowering
 from ..upstream import gpu
 
 EFFECTS = "fly_nvgpu.effects"

@@ -16,7 +16,7 @@ from xdsl.irdl import IRDLOperation, irdl_op_definition, opt_prop_def, prop_def,
 from ...errors import DSLCompileError
 from ...ir.builder import int_attr
 from ...target import since
-from ..fly.atoms import AtomEmulation, AtomLowering, Operand
+from ..fly.atom_lowering import AtomEmulation, AtomLowering, Operand
 from ..upstream import llvm, scf
 from . import registers as reg
 from .effects import Effect, call_intrinsic, declare

@@ -20,7 +20,8 @@ from ...errors import DSLCompileError, DSLValueError
 from ...ir.enums import AddressSpace, AtomicOp
 from ...ir.types import bit_width, vector_type
 from ...target import has, where
-from ..fly.atoms import AtomEmulation, AtomLowering, CopyOpType, Operand, load_values, store_values
+from ..fly.atom_lowering import AtomEmulation, AtomLowering, Operand
+from ..fly.atoms import CopyOpType, load_values, store_values
 from ..fly.types import Space, intern
 from .common import ArchAtom, check_emulated, check_lowering, refuse
 

@@ -14,7 +14,7 @@ from ... import layout as L
 from ...errors import DSLCompileError, DSLValueError
 from ...ir.types import bit_width, vector_type
 from ...target import families, has
-from ..fly.atoms import AtomLowering, Operand
+from ..fly.atom_lowering import AtomLowering, Operand
 
 _Checked = TypeVar("_Checked")
 

@@ -27,7 +27,7 @@ from xdsl.irdl import irdl_attr_definition
 from ...errors import DSLValueError
 from ...ir.types import bit_width, vector_type
 from ...layout import Layout
-from ..fly.atoms import AtomEmulation, AtomLowering, MmaScales, Operand, ScaleSide
+from ..fly.atom_lowering import AtomEmulation, AtomLowering, MmaScales, Operand, ScaleSide
 from .common import bitcast, check_emulated, check_lowering, load_fragment, mangled, mnk_text
 from .matrix import WAVE, WAVE32, MatrixAtom
 

@@ -23,7 +23,8 @@ from ...ir.enums import AddressSpace
 from ...ir.types import bit_width
 from ...layout import Basis
 from ...layout import text as layout_text
-from ..fly.atoms import AtomEmulation, AtomLowering, CopyOpType, Operand
+from ..fly.atom_lowering import AtomEmulation, AtomLowering, Operand
+from ..fly.atoms import CopyOpType
 from ..fly.attrs import raw_parameters
 from ..fly.types import intern, split_top
 from .common import ArchAtom, refuse

@@ -25,7 +25,8 @@ from xdsl.utils.exceptions import VerifyException
 from ...errors import DSLCompileError, DSLValueError
 from ...ir.types import bit_width
 from ...layout import Layout
-from ..fly.atoms import AtomLowering, CopyAtomType
+from ..fly.atom_lowering import AtomLowering
+from ..fly.atoms import CopyAtomType
 from ..fly.infer import Infer
 from ..fly.ops import FlyOp
 from ..fly.types import LayoutType, MemRefType, TileType, coord_tensor_type, intern

@@ -19,7 +19,7 @@ from ...errors import DSLValueError
 from ...ir.types import bit_width, vector_type
 from ...layout import Layout
 from ...target import has
-from ..fly.atoms import AtomEmulation, AtomLowering, Operand
+from ..fly.atom_lowering import AtomEmulation, AtomLowering, Operand
 from .common import bitcast, check_emulated, check_lowering, fields_text, is_signless, load_fragment, mangled, mnk_text
 from .matrix import WAVE32, MatrixAtom
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Block
 
-from ...dialects.fly.ops import OPS, FlyOp, python_value
+from ...dialects.fly.infer import python_value
+from ...dialects.fly.ops import OPS, FlyOp
 from ...dialects.upstream import gpu
 from ...errors import DSLValueError
 from ...ir import print_format

@@ -23,7 +23,7 @@ from ...ir.dead_code import is_used, mark_dead, unread_stores
 from ...lowering.rules.sink import Sink, Sizes
 from .debug_info import FunctionLocations
 from .module_text import ModuleText
-from .spelling import bool_text, constant, flag_words, mangle, quoted, splat, symbol, type_text
+from .spelling import constant, flag_words, mangle, quoted, splat, symbol, type_text
 
 TERMINATORS = (scf.YieldOp, scf.ConditionOp, gpu.ReturnOp, func.ReturnOp)
 
@@ -508,6 +508,3 @@ def _aligned(align: int) -> str:
 
 def _immediate(key: str, value: int) -> str:
     return str(value) if key == "is.fpclass" else "true" if value else "false"
-
-
-__all__ = ["EMPTY_NODE", "TERMINATORS", "Abi", "FunctionText", "Handler", "bool_text", "memory_words"]

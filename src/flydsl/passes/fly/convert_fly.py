@@ -15,10 +15,12 @@ from xdsl.dialects.builtin import MemRefType as PlainMemRefType
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ... import layout as L
-from ...dialects.fly.atoms import CopyAtomType, CopyOpType, MmaAtomType, MmaOpType, Operand
+from ...dialects.fly.atom_lowering import Operand
+from ...dialects.fly.atoms import CopyAtomType, CopyOpType, MmaAtomType, MmaOpType
 from ...dialects.fly.forms import groups_of
+from ...dialects.fly.infer import python_value
 from ...dialects.fly.infer import storage_type as infer_storage_type
-from ...dialects.fly.ops import OPS, FlyOp, python_value
+from ...dialects.fly.ops import OPS, FlyOp
 from ...dialects.fly.semantics import object_of
 from ...dialects.fly.types import TRIVIAL_SWIZZLE, MemRefData, MemRefType, PointerType, PtrData, static_data
 from ...dialects.fly_rocdl.buffer import is_buffer

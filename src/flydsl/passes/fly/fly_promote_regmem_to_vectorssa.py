@@ -15,8 +15,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ... import layout as L
-from ...dialects.fly.infer import storage_type
-from ...dialects.fly.ops import OPS, FlyOp, python_value
+from ...dialects.fly.infer import python_value, storage_type
+from ...dialects.fly.ops import OPS, FlyOp
 from ...dialects.fly.semantics import object_of
 from ...dialects.fly.types import PointerType
 from ...dialects.upstream import gpu, scf

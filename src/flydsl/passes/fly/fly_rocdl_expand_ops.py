@@ -16,7 +16,8 @@ from xdsl.dialects.builtin import IntegerAttr, IntegerType, ModuleOp, StringAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ... import layout as L
-from ...dialects.fly.ops import OPS, python_value
+from ...dialects.fly.infer import python_value
+from ...dialects.fly.ops import OPS
 from ...dialects.fly.types import CoordTensorType, IntTupleType, MemRefType, coord_tensor_type, int_tuple_type
 from ...dialects.fly_rocdl.tiled_tdm import MakeTiledTdmLoadAtomOp, MakeTiledTdmStoreAtomOp, option, tdm_box
 from ...ir import arith

@@ -13,8 +13,9 @@ from xdsl.dialects import llvm as xllvm
 from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from ...dialects.fly.atoms import Operand
-from ...dialects.fly.ops import FlyOp, python_value
+from ...dialects.fly.atom_lowering import Operand
+from ...dialects.fly.infer import python_value
+from ...dialects.fly.ops import FlyOp
 from ...dialects.fly.semantics import object_of
 from ...dialects.fly.types import MemRefData, MemRefType, PointerType, PtrData
 from ...dialects.fly_rocdl.buffer import is_buffer
