@@ -649,21 +649,6 @@ def __getattr__(name: str) -> object:
 
 
 __all__ = [
-    "CmpFPredicate",
-    "CmpIPredicate",
-    "FastMathFlags",
-    "RoundingMode",
-    "ceildiv",
-    "cmpf",
-    "cmpi",
-    "constant_vector",
-    "fastmath",
-    "index_cast",
-    "max",
-    "maximumf",
-    "maxnumf",
-    "min",
-    "minimumf",
-    "minnumf",
-    "shrui",
-]
+    "CmpFPredicate", "CmpIPredicate", "FastMathFlags", "RoundingMode", "ceildiv", "cmpf", "cmpi", "constant_vector",
+    "fastmath", "index_cast", "max", "maximumf", "maxnumf", "min", "minimumf", "minnumf", "shrui",
+]  # fmt: skip

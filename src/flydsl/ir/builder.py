@@ -542,20 +542,6 @@ def i64_list(values: tuple[int, ...]) -> DenseArrayBase[IntegerType]:
 
 
 __all__ = [
-    "CASTS",
-    "CMPF",
-    "CMPI",
-    "FLOAT_BINARY",
-    "INT_BINARY",
-    "Builder",
-    "elem_of",
-    "i1",
-    "i32",
-    "i32_list",
-    "i64",
-    "i64_list",
-    "i128",
-    "index",
-    "int_attr",
-    "operands_of",
-]
+    "CASTS", "CMPF", "CMPI", "FLOAT_BINARY", "INT_BINARY", "Builder", "elem_of", "i1", "i32", "i32_list", "i64",
+    "i64_list", "i128", "index", "int_attr", "operands_of",
+]  # fmt: skip

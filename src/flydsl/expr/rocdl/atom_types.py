@@ -350,19 +350,9 @@ class MmaOpGFX1250_WMMAScaleType(Stands, of=scaled.WmmaScaleType):
 
 
 __all__ = [
-    "CopyOpCDNA3BufferAtomicType",
-    "CopyOpCDNA3BufferCopyLDSType",
-    "CopyOpCDNA3BufferCopyType",
-    "CopyOpCDNA4BufferLoadAsyncLDSType",
-    "CopyOpCDNA4GlobalLoadAsyncLDSType",
-    "CopyOpCDNA4LdsReadTransposeType",
-    "CopyOpCDNA5TensorLoadType",
-    "CopyOpCDNA5TensorStoreType",
-    "CopyOpGFX1250TDMType",
-    "MmaOpCDNA3_MFMAType",
-    "MmaOpCDNA4_MFMAScaleType",
-    "MmaOpGFX11_WMMAType",
-    "MmaOpGFX120X_WMMAType",
-    "MmaOpGFX1250_WMMAScaleType",
+    "CopyOpCDNA3BufferAtomicType", "CopyOpCDNA3BufferCopyLDSType", "CopyOpCDNA3BufferCopyType",
+    "CopyOpCDNA4BufferLoadAsyncLDSType", "CopyOpCDNA4GlobalLoadAsyncLDSType", "CopyOpCDNA4LdsReadTransposeType",
+    "CopyOpCDNA5TensorLoadType", "CopyOpCDNA5TensorStoreType", "CopyOpGFX1250TDMType", "MmaOpCDNA3_MFMAType",
+    "MmaOpCDNA4_MFMAScaleType", "MmaOpGFX11_WMMAType", "MmaOpGFX120X_WMMAType", "MmaOpGFX1250_WMMAScaleType",
     "MmaOpGFX1250_WMMAType",
-]
+]  # fmt: skip

@@ -310,22 +310,7 @@ def BufferAtomicPkAdd(val_type: ElementLike) -> AtomOp:
 
 
 __all__ = [
-    "MFMA",
-    "WMMA",
-    "BufferAtomic",
-    "BufferAtomicAdd",
-    "BufferAtomicMax",
-    "BufferAtomicMin",
-    "BufferAtomicPkAdd",
-    "BufferCopy",
-    "BufferCopy128b",
-    "BufferCopy16b",
-    "BufferCopy32b",
-    "BufferCopy64b",
-    "BufferCopy8b",
-    "BufferCopyLDS",
-    "BufferCopyLDS128b",
-    "BufferCopyLDS32b",
-    "BufferCopyLDS64b",
-    "SyncScope",
-]
+    "MFMA", "WMMA", "BufferAtomic", "BufferAtomicAdd", "BufferAtomicMax", "BufferAtomicMin", "BufferAtomicPkAdd",
+    "BufferCopy", "BufferCopy128b", "BufferCopy16b", "BufferCopy32b", "BufferCopy64b", "BufferCopy8b", "BufferCopyLDS",
+    "BufferCopyLDS128b", "BufferCopyLDS32b", "BufferCopyLDS64b", "SyncScope",
+]  # fmt: skip

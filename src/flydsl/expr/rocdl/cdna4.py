@@ -186,20 +186,8 @@ def GlobalLoadAsyncLDS128b() -> AtomOp:
 
 
 __all__ = [
-    "BufferLoadAsyncLDS",
-    "BufferLoadAsyncLDS128b",
-    "BufferLoadAsyncLDS32b",
-    "BufferLoadAsyncLDS96b",
-    "GlobalLoadAsyncLDS",
-    "GlobalLoadAsyncLDS128b",
-    "GlobalLoadAsyncLDS32b",
-    "GlobalLoadAsyncLDS96b",
-    "LDSReadTrans",
-    "LDSReadTrans16_64b",
-    "LDSReadTrans4_64b",
-    "LDSReadTrans6_96b",
-    "LDSReadTrans8_64b",
-    "MFMAScale",
-    "MFMA_Scale",
+    "BufferLoadAsyncLDS", "BufferLoadAsyncLDS128b", "BufferLoadAsyncLDS32b", "BufferLoadAsyncLDS96b",
+    "GlobalLoadAsyncLDS", "GlobalLoadAsyncLDS128b", "GlobalLoadAsyncLDS32b", "GlobalLoadAsyncLDS96b", "LDSReadTrans",
+    "LDSReadTrans16_64b", "LDSReadTrans4_64b", "LDSReadTrans6_96b", "LDSReadTrans8_64b", "MFMAScale", "MFMA_Scale",
     "cvt_sr_f32_to_bf16",
-]
+]  # fmt: skip

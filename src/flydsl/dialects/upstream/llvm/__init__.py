@@ -186,27 +186,7 @@ BitcastOp = xllvm.BitcastOp
 LLVMArrayType = xllvm.LLVMArrayType
 
 __all__ = [
-    "ATOMIC_BINARY",
-    "GEP_DYNAMIC",
-    "ORDERINGS",
-    "AddressOfOp",
-    "AllocaOp",
-    "BitcastOp",
-    "CallIntrinsicOp",
-    "GEPOp",
-    "GlobalOp",
-    "InlineAsmOp",
-    "IntToPtrOp",
-    "LLVMArrayType",
-    "LLVMPointerType",
-    "LoadOp",
-    "PtrToIntOp",
-    "StoreOp",
-    "StructType",
-    "UndefOp",
-    "UnitAttr",
-    "address_space",
-    "i32",
-    "packed_struct",
-    "ptr",
-]
+    "ATOMIC_BINARY", "GEP_DYNAMIC", "ORDERINGS", "AddressOfOp", "AllocaOp", "BitcastOp", "CallIntrinsicOp", "GEPOp",
+    "GlobalOp", "InlineAsmOp", "IntToPtrOp", "LLVMArrayType", "LLVMPointerType", "LoadOp", "PtrToIntOp", "StoreOp",
+    "StructType", "UndefOp", "UnitAttr", "address_space", "i32", "packed_struct", "ptr",
+]  # fmt: skip
