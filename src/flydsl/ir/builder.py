@@ -89,30 +89,8 @@ CASTS: dict[str, type[Operation]] = {
     "index_cast": arith.IndexCastOp,
     "bitcast": arith.BitcastOp,
 }
-CMPI = {p: i for i, p in enumerate(("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"))}
-CMPF = {
-    p: i
-    for i, p in enumerate(
-        (
-            "false",
-            "oeq",
-            "ogt",
-            "oge",
-            "olt",
-            "ole",
-            "one",
-            "ord",
-            "ueq",
-            "ugt",
-            "uge",
-            "ult",
-            "ule",
-            "une",
-            "uno",
-            "true",
-        )
-    )
-}
+CMPI = {p: i for i, p in enumerate("eq ne slt sle sgt sge ult ule ugt uge".split())}
+CMPF = {p: i for i, p in enumerate("false oeq ogt oge olt ole one ord ueq ugt uge ult ule une uno true".split())}
 _COMMUTATIVE = {"addi", "muli", "andi", "ori", "xori", "minsi", "maxsi", "minui", "maxui"}
 _PREDICATES: dict[int, IntegerAttr[IntegerType]] = {i: IntegerAttr(i, i64) for i in range(16)}
 

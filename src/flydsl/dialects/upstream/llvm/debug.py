@@ -124,19 +124,9 @@ class SubprogramAttr(_FieldsAttr):
 
     name = "llvm.di_subprogram"
     NAMES = (
-        "recId",
-        "isRecSelf",
-        "id",
-        "compileUnit",
-        "scope",
-        "name",
-        "linkageName",
-        "file",
-        "line",
-        "scopeLine",
-        "subprogramFlags",
-        "type",
-    )
+        "recId", "isRecSelf", "id", "compileUnit", "scope", "name", "linkageName", "file", "line", "scopeLine",
+        "subprogramFlags", "type",
+    )  # fmt: skip
 
     @property
     def emission(self) -> str:
