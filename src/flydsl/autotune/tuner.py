@@ -445,6 +445,3 @@ def _array(arrays: Sequence[CallArray], named: Mapping[str, object], name: str) 
         if array.name == name or array.owner is value:
             return array
     raise DSLTypeError(f"reset_to_zero: '{name}' is no array in this call, it is {value!r}")
-
-
-__all__ = ["Autotuner", "Decision"]

@@ -228,6 +228,3 @@ def _with(v: Any, x: Any, at: int) -> Any:
     made = v.copy()
     made[at] = x
     return made
-
-
-__all__ = ["FLOAT_FORMS", "PythonSink", "refuse"]

@@ -260,6 +260,3 @@ def _gradient(
         return dict(zip(wanted.values(), _all_of(made), strict=True))
 
     return gradient
-
-
-__all__ = ["call"]

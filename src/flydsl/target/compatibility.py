@@ -78,6 +78,3 @@ def others_that_fit(device: GPUTarget) -> Iterator[GPUTarget]:
     if device.has("nvidia"):
         found = [replace(device, arch=arch) for arch in CUDA_ARCHES if arch != device.arch]
         yield from sorted((t for t in found if runs_on(t, device)), key=rank, reverse=True)
-
-
-__all__ = ["SETTINGS", "others_that_fit", "rank", "runs_on", "settings"]

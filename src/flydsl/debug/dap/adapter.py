@@ -410,6 +410,3 @@ def _number(thread: Thread) -> int:
 def _name(thread: Thread) -> str:
     block = thread.block
     return f"block {block.ids} warp {thread.tid // block.kernel.warp} thread {thread.ids}"
-
-
-__all__ = ["CAPABILITIES", "Adapter"]
