@@ -245,12 +245,7 @@ class Autotuner:
             parts.append(part)
         return tuple(parts)
 
-    def _decide(
-        self,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object],
-        named: dict[str, object],
-    ) -> Decision:
+    def _decide(self, args: tuple[object, ...], kwargs: Mapping[str, object], named: dict[str, object]) -> Decision:
         quick = self._quick_key(len(args), kwargs, named)
         known = None if quick is None else self._known.get(quick)
         if known is not None and known.still_holds():

@@ -509,16 +509,7 @@ class DriverRuntime(DeviceRuntime):
                 self._call("launch_ex", record.address, function.handle, where, None, stream=raw, kernel=function.name)
             else:
                 self._call(
-                    "launch",
-                    function.handle,
-                    *grid3,
-                    *block3,
-                    smem,
-                    raw,
-                    where,
-                    None,
-                    stream=raw,
-                    kernel=function.name,
+                    "launch", function.handle, *grid3, *block3, smem, raw, where, None, stream=raw, kernel=function.name
                 )
             if launch_blocking():
                 self._call("stream_synchronize", raw, stream=raw, kernel=function.name)

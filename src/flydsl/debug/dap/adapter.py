@@ -192,11 +192,7 @@ class Adapter:
         if self._gone.is_set():
             return Command("quit")
         self._stopped = stop
-        body: Message = {
-            "reason": stop.reason,
-            "threadId": _number(stop.thread),
-            "allThreadsStopped": True,
-        }
+        body: Message = {"reason": stop.reason, "threadId": _number(stop.thread), "allThreadsStopped": True}
         if stop.text:
             body |= {"description": stop.text, "text": stop.text}
         if stop.breakpoint:
