@@ -338,20 +338,12 @@ class SelectOp(xarith.SelectOp):
 
 
 WIDENED: Final[dict[type[Operation], type[Operation]]] = {
-    xarith.ExtSIOp: ExtSIOp,
-    xarith.ExtUIOp: ExtUIOp,
-    xarith.TruncIOp: TruncIOp,
-    xarith.SIToFPOp: SIToFPOp,
-    xarith.UIToFPOp: UIToFPOp,
-    xarith.FPToSIOp: FPToSIOp,
-    xarith.FPToUIOp: FPToUIOp,
-    xarith.IndexCastOp: IndexCastOp,
-    xarith.ExtFOp: ExtFOp,
-    xarith.TruncFOp: TruncFOp,
-    xarith.CmpiOp: CmpiOp,
-    xarith.CmpfOp: CmpfOp,
-    xarith.SelectOp: SelectOp,
-}
+    own.__bases__[-1]: own
+    for own in (
+        ExtSIOp, ExtUIOp, TruncIOp, SIToFPOp, UIToFPOp, FPToSIOp, FPToUIOp, IndexCastOp, ExtFOp, TruncFOp, CmpiOp,
+        CmpfOp, SelectOp,
+    )
+}  # fmt: skip
 """xDSL's class to the one here."""
 
 __all__ = [
