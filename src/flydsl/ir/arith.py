@@ -68,6 +68,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from .enums import RoundingMode
+from .op_text import write
 
 ROUNDING_MODE: Final = "roundingmode"
 """Property of `arith.truncf`: an i32, the value of a `RoundingMode`."""
@@ -135,8 +136,7 @@ class _Cast(IRDLOperation):
         return cls.create(operands=operands, result_types=[to_type], properties=props, attributes=attributes)
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.operands[0])
+        write(printer, " ", self.operands[0])
         mode = self.properties.get(ROUNDING_MODE)
         if isinstance(mode, IntegerAttr):
             printer.print_string(f" {RoundingMode(mode.value.data).name}")
@@ -144,11 +144,7 @@ class _Cast(IRDLOperation):
         if isinstance(flags, FastMathFlagsAttr) and flags.data:
             printer.print_string(" fastmath")
             flags.print_parameter(printer)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.operands[0].type)
-        printer.print_string(" to ")
-        printer.print_attribute(self.results[0].type)
+        write(printer, self.attributes, " : ", self.operands[0].type, " to ", self.results[0].type)
 
     def verify_(self) -> None:
         _check_shapes(self)
@@ -322,13 +318,9 @@ class SelectOp(xarith.SelectOp):
         return cls.create(operands=operands, result_types=[types[-1]], attributes=attributes)
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_list(self.operands, printer.print_operand)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
+        write(printer, " ", self.operands, self.attributes, " : ")
         if self.operands[0].type != i1:
-            printer.print_attribute(self.operands[0].type)
-            printer.print_string(", ")
+            write(printer, self.operands[0].type, ", ")
         printer.print_attribute(self.results[0].type)
 
     def verify_(self) -> None:

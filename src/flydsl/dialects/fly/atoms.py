@@ -19,6 +19,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import ParseError
 
 from ...ir.enums import AddressSpace, AtomicOp
+from ...ir.op_text import write
 from ...ir.types import bit_width, shape_of, vector_type
 from ...layout import Layout, Tile, crd2idx, recast_layout, size
 from .atom_lowering import AtomEmulation, AtomLowering, Operand
@@ -239,8 +240,7 @@ class UniversalAtomicType(Data[tuple[AtomicOp, Attribute, str]], CopyOpType):
 
     def print_parameter(self, printer: Printer) -> None:
         op, elem, scope = self.data
-        printer.print_string(f"<{op.name.lower()}, ")
-        printer.print_attribute(elem)
+        write(printer, f"<{op.name.lower()}, ", elem)
         if scope:
             printer.print_string(", ")
             printer.print_string_literal(scope)
@@ -267,12 +267,7 @@ def parse_mma_types(parser: AttrParser) -> tuple[Attribute, Attribute, Attribute
 
 def print_mma(printer: Printer, mnk: tuple[int, int, int], types: tuple[Attribute, Attribute, Attribute]) -> None:
     """`16x16x4, (f32, f32) -> f32`."""
-    printer.print_string("x".join(map(str, mnk)) + ", (")
-    printer.print_attribute(types[0])
-    printer.print_string(", ")
-    printer.print_attribute(types[1])
-    printer.print_string(") -> ")
-    printer.print_attribute(types[2])
+    write(printer, "x".join(map(str, mnk)) + ", (", types[0], ", ", types[1], ") -> ", types[2])
 
 
 @irdl_attr_definition
@@ -361,9 +356,7 @@ class CopyAtomType(Data[tuple[Attribute, int]], TypeAttribute):
             return op, parser.parse_integer(allow_negative=False)
 
     def print_parameter(self, printer: Printer) -> None:
-        printer.print_string("<")
-        printer.print_attribute(self.data[0])
-        printer.print_string(f", {self.data[1]}>")
+        write(printer, "<", self.data[0], f", {self.data[1]}>")
 
 
 @irdl_attr_definition
@@ -389,9 +382,7 @@ class MmaAtomType(Data[Attribute], TypeAttribute):
             return op
 
     def print_parameter(self, printer: Printer) -> None:
-        printer.print_string("<")
-        printer.print_attribute(self.data)
-        printer.print_string(">")
+        write(printer, "<", self.data, ">")
 
 
 def _parse_layout_param(parser: AttrParser) -> Layout:
@@ -452,9 +443,7 @@ class TiledCopyType(Data[TiledCopyData], TypeAttribute):
             return TiledCopyData(atom, layout, _parse_tile_param(parser))
 
     def print_parameter(self, printer: Printer) -> None:
-        printer.print_string("<")
-        printer.print_attribute(self.data.atom)
-        printer.print_string(f", !fly.layout<{self.data.layout}>, !fly.tile<{self.data.tile}>>")
+        write(printer, "<", self.data.atom, f", !fly.layout<{self.data.layout}>, !fly.tile<{self.data.tile}>>")
 
 
 @irdl_attr_definition
@@ -481,9 +470,7 @@ class TiledMmaType(Data[TiledMmaData], TypeAttribute):
             return TiledMmaData(atom, layout, tile)
 
     def print_parameter(self, printer: Printer) -> None:
-        printer.print_string("<")
-        printer.print_attribute(self.data.atom)
-        printer.print_string(f", !fly.layout<{self.data.layout}>")
+        write(printer, "<", self.data.atom, f", !fly.layout<{self.data.layout}>")
         if self.data.tile != NO_PERMUTATION:
             printer.print_string(f", !fly.tile<{self.data.tile}>")
         printer.print_string(">")

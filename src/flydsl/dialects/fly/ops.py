@@ -18,6 +18,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from ...ir.op_text import write
 from . import infer, kinds
 from .forms import FORMS, LISTS, segments_of
 from .semantics import SEMANTICS
@@ -72,11 +73,7 @@ class FlyOp(IRDLOperation):
         if form is not None:
             form[1](self, printer)
             return
-        printer.print_string("(")
-        printer.print_list(self.operands, printer.print_operand)
-        printer.print_string(")")
-        printer.print_op_attributes({**self.properties, **self.attributes})
-        printer.print_string(" : ")
+        write(printer, "(", self.operands, ")", {**self.properties, **self.attributes}, " : ")
         printer.print_function_type(self.operand_types, self.result_types)
 
     def verify_(self) -> None:

@@ -18,6 +18,7 @@ from xdsl.printer import Printer
 
 from ...errors import DSLCompileError, DSLValueError
 from ...ir.enums import AddressSpace, AtomicOp
+from ...ir.op_text import write
 from ...ir.types import bit_width, vector_type
 from ...target import has, where
 from ..fly.atom_lowering import AtomEmulation, AtomLowering, Operand
@@ -354,6 +355,4 @@ class BufferAtomicType(Data[tuple[AtomicOp, Attribute]], CopyOpType, ArchAtom):
 
     def print_parameter(self, printer: Printer) -> None:
         op, type_ = self.data
-        printer.print_string(f"<{op.name.lower()}, ")
-        printer.print_attribute(type_)
-        printer.print_string(">")
+        write(printer, f"<{op.name.lower()}, ", type_, ">")

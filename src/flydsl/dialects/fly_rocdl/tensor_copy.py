@@ -20,6 +20,7 @@ from xdsl.printer import Printer
 from ... import layout as L
 from ...errors import DSLCompileError, DSLValueError
 from ...ir.enums import AddressSpace
+from ...ir.op_text import write
 from ...ir.types import bit_width
 from ...layout import Basis
 from ...layout import text as layout_text
@@ -178,9 +179,12 @@ class _TensorCopy(Data[TensorCopyData], CopyOpType, ArchAtom):
 
     def print_parameter(self, printer: Printer) -> None:
         d = self.data
-        printer.print_string(f"<shape = [{', '.join(map(str, d.shape))}], elem = ")
-        printer.print_attribute(d.elem)
-        printer.print_string(f", tensor2tdm = {layout_text.format_any(d.tensor2tdm)}")
+        write(
+            printer,
+            f"<shape = [{', '.join(map(str, d.shape))}], elem = ",
+            d.elem,
+            f", tensor2tdm = {layout_text.format_any(d.tensor2tdm)}",
+        )
         plain = TensorCopyData(d.shape, d.elem, d.tensor2tdm)
         for name, field in OPTIONS.items():
             value = getattr(d, field)

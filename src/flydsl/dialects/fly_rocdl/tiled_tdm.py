@@ -23,6 +23,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ...errors import DSLCompileError, DSLValueError
+from ...ir.op_text import write
 from ...ir.types import bit_width
 from ...layout import Layout
 from ..fly.atom_lowering import AtomLowering
@@ -121,14 +122,11 @@ class _MakeTiledTdmAtomOp(FlyOp):
         return cls.build_from(operands, results, attrs)
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_list(self.operands, printer.print_operand)
+        write(printer, " ", self.operands)
         shown = {
             k: v for k, v in self.properties.items() if k not in DEFAULTS or option(self.properties, k) != DEFAULTS[k]
         }
-        printer.print_op_attributes({**shown, **self.attributes})
-        printer.print_string(" : ")
-        printer.print_list(self.operand_types, printer.print_attribute)
+        write(printer, {**shown, **self.attributes}, " : ", self.operand_types)
 
     def verify_(self) -> None:
         for name in ("numWarps", "cacheModifier"):

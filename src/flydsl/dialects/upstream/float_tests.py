@@ -19,6 +19,8 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure, SameOperandsAndResultType
 from xdsl.utils.exceptions import VerifyException
 
+from ...ir.op_text import write
+
 
 def parse_flags(parser: Parser) -> dict[str, Attribute]:
     """`fastmath<fast>`, or nothing."""
@@ -65,12 +67,9 @@ class FloatTestOp(IRDLOperation):
         return cls.create(operands=operands, result_types=[flag_type(type_)], properties=props, attributes=attrs)
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.operand)
+        write(printer, " ", self.operand)
         print_flags(printer, self.fastmath)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.operand.type)
+        write(printer, self.attributes, " : ", self.operand.type)
 
 
 @irdl_op_definition

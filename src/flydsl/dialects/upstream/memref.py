@@ -28,6 +28,8 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
+from ...ir.op_text import write
+
 
 @irdl_op_definition
 class GlobalOp(IRDLOperation):
@@ -76,20 +78,17 @@ class GlobalOp(IRDLOperation):
 
     def print(self, printer: Printer) -> None:
         if self.sym_visibility is not None:
-            printer.print_string(" ")
-            printer.print_attribute(self.sym_visibility)
+            write(printer, " ", self.sym_visibility)
         if self.constant is not None:
             printer.print_string(" constant")
         printer.print_string(" ")
         printer.print_symbol_name(self.sym_name.data)
-        printer.print_string(" : ")
-        printer.print_attribute(self.type)
+        write(printer, " : ", self.type)
         if isinstance(self.initial_value, UnitAttr):
             printer.print_string(" = uninitialized")
         elif self.initial_value is not None:
             # The type stands before, as a memref.
-            printer.print_string(" = ")
-            printer.print_string(str(self.initial_value).rsplit(" : ", 1)[0])
+            write(printer, " = ", str(self.initial_value).rsplit(" : ", 1)[0])
         rest = dict(self.attributes)
         if self.alignment is not None:
             rest["alignment"] = self.alignment

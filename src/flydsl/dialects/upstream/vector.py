@@ -29,6 +29,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from ...ir.op_text import write
 from ...ir.types import dense_ints
 from .keyword_attr import BracketedKeywordAttr
 
@@ -90,13 +91,9 @@ class ExtractStridedSliceOp(IRDLOperation):
         return cls.create(operands=[operand], result_types=[to_type], properties=props)
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.source)
+        write(printer, " ", self.source)
         _print_lists(printer, self, ("offsets", "sizes", "strides"))
-        printer.print_string(" : ")
-        printer.print_attribute(self.source.type)
-        printer.print_string(" to ")
-        printer.print_attribute(self.result.type)
+        write(printer, " : ", self.source.type, " to ", self.result.type)
 
 
 @irdl_op_definition
@@ -131,15 +128,9 @@ class InsertStridedSliceOp(IRDLOperation):
         return cls.create(operands=operands, result_types=[to_type], properties=props)
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.source)
-        printer.print_string(", ")
-        printer.print_operand(self.dest)
+        write(printer, " ", self.source, ", ", self.dest)
         _print_lists(printer, self, ("offsets", "strides"))
-        printer.print_string(" : ")
-        printer.print_attribute(self.source.type)
-        printer.print_string(" into ")
-        printer.print_attribute(self.dest.type)
+        write(printer, " : ", self.source.type, " into ", self.dest.type)
 
 
 @irdl_op_definition
@@ -174,11 +165,7 @@ class ToElementsOp(IRDLOperation):
         return cls.create(operands=[operand], result_types=results, attributes=attrs)
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.source)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.source.type)
+        write(printer, " ", self.source, self.attributes, " : ", self.source.type)
 
 
 @irdl_op_definition
@@ -256,13 +243,9 @@ class PrintOp(IRDLOperation):
 
     def print(self, printer: Printer) -> None:
         if self.source is not None:
-            printer.print_string(" ")
-            printer.print_operand(self.source)
-            printer.print_string(" : ")
-            printer.print_attribute(self.source.type)
+            write(printer, " ", self.source, " : ", self.source.type)
         if self.stringLiteral is not None:
-            printer.print_string(" str ")
-            printer.print_attribute(self.stringLiteral)
+            write(printer, " str ", self.stringLiteral)
         if self.punctuation.data != "newline":
             printer.print_string(" punctuation ")
             self.punctuation.print_parameter(printer)

@@ -25,6 +25,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from ....ir.op_text import write
 from ..keyword_attr import KeywordAttr
 
 
@@ -92,14 +93,10 @@ class SubgroupBroadcastOp(IRDLOperation):
         )
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.value)
-        printer.print_string(", first_active_lane" if self.lane is None else ", specific_lane ")
+        write(printer, " ", self.value, ", first_active_lane" if self.lane is None else ", specific_lane ")
         if self.lane is not None:
             printer.print_operand(self.lane)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.value.type)
+        write(printer, self.attributes, " : ", self.value.type)
 
 
 WARP_OPS = [BallotOp, VoteOp, SubgroupBroadcastOp]

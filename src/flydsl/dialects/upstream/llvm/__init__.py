@@ -17,9 +17,10 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 
+from ....ir.op_text import write
 from ....ir.types import dense_ints
 from ..keyword_attr import parse_word
-from ..op_text import parse_dict, parse_types, print_dict, print_types
+from ..op_text import parse_dict, parse_types, print_dict
 from .gep import GEP_DYNAMIC, GEPOp
 from .memory import ORDERING_WORDS, ORDERINGS, LoadOp, StoreOp, parse_ordering, parse_scope, print_scope
 from .struct import StructType, packed_struct
@@ -71,12 +72,15 @@ class ExtractValueOp(IRDLOperation):
         )
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.container)
-        printer.print_string(f"[{', '.join(map(str, dense_ints(self.position)))}]")
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.container.type)
+        write(
+            printer,
+            " ",
+            self.container,
+            f"[{', '.join(map(str, dense_ints(self.position)))}]",
+            self.attributes,
+            " : ",
+            self.container.type,
+        )
 
 
 @irdl_op_definition
@@ -108,14 +112,17 @@ class InsertValueOp(IRDLOperation):
         )
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.value)
-        printer.print_string(", ")
-        printer.print_operand(self.container)
-        printer.print_string(f"[{', '.join(map(str, dense_ints(self.position)))}]")
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.container.type)
+        write(
+            printer,
+            " ",
+            self.value,
+            ", ",
+            self.container,
+            f"[{', '.join(map(str, dense_ints(self.position)))}]",
+            self.attributes,
+            " : ",
+            self.container.type,
+        )
 
 
 def _field_at(type_: Attribute, at: Sequence[int]) -> Attribute:
@@ -167,13 +174,11 @@ class AtomicRMWOp(IRDLOperation):
         )
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(f" {ATOMIC_BINARY[self.bin_op.value.data]} ")
-        printer.print_list(self.operands, printer.print_operand)
+        write(printer, f" {ATOMIC_BINARY[self.bin_op.value.data]} ", self.operands)
         print_scope(printer, self.syncscope)
         printer.print_string(f" {ORDERING_WORDS[self.ordering.value.data]}")
         print_dict(printer, self, ("bin_op", "ordering", "syncscope"))
-        printer.print_string(" : ")
-        print_types(printer, self.operands)
+        write(printer, " : ", [v.type for v in self.operands])
 
 
 AllocaOp = xllvm.AllocaOp

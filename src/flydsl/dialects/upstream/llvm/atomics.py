@@ -9,6 +9,7 @@ from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, opt_prop_d
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 
+from ....ir.op_text import write
 from ..op_text import parse_dict, print_dict
 from .memory import ORDERING_WORDS, parse_ordering, parse_scope, print_scope
 from .struct import StructType
@@ -59,17 +60,17 @@ class CmpXchgOp(IRDLOperation):
         )
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" weak" if self.weak is not None else "")
-        printer.print_string(" volatile " if self.volatile_ is not None else " ")
-        printer.print_list(self.operands, printer.print_operand)
+        write(
+            printer,
+            " weak" if self.weak is not None else "",
+            " volatile " if self.volatile_ is not None else " ",
+            self.operands,
+        )
         print_scope(printer, self.syncscope)
         for ordering in (self.success_ordering, self.failure_ordering):
             printer.print_string(f" {ORDERING_WORDS[ordering.value.data]}")
         print_dict(printer, self, ("weak", "volatile_", "syncscope", "success_ordering", "failure_ordering"))
-        printer.print_string(" : ")
-        printer.print_attribute(self.ptr.type)
-        printer.print_string(", ")
-        printer.print_attribute(self.val.type)
+        write(printer, " : ", self.ptr.type, ", ", self.val.type)
 
 
 @irdl_op_definition
@@ -89,8 +90,7 @@ class FenceOp(IRDLOperation):
 
     def print(self, printer: Printer) -> None:
         print_scope(printer, self.syncscope)
-        printer.print_string(f" {ORDERING_WORDS[self.ordering.value.data]}")
-        printer.print_op_attributes(self.attributes)
+        write(printer, f" {ORDERING_WORDS[self.ordering.value.data]}", self.attributes)
 
 
 LLVM_ATOMIC_OPS = [CmpXchgOp, FenceOp]

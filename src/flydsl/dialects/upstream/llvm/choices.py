@@ -14,6 +14,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from ....ir.op_text import write
 from ..op_text import parse_dict, print_dict
 
 _PREDICATES = CMPF_COMPARISON_OPERATIONS
@@ -60,11 +61,9 @@ class FCmpOp(IRDLOperation):
 
     def print(self, printer: Printer) -> None:
         number: Any = self.predicate.value.data
-        printer.print_string(f' "{_PREDICATES[number]}" ')
-        printer.print_list((self.lhs, self.rhs), printer.print_operand)
+        write(printer, f' "{_PREDICATES[number]}" ', (self.lhs, self.rhs))
         print_dict(printer, self, ("predicate",))
-        printer.print_string(" : ")
-        printer.print_attribute(self.lhs.type)
+        write(printer, " : ", self.lhs.type)
 
 
 @irdl_op_definition
@@ -102,13 +101,9 @@ class SelectOp(IRDLOperation):
         )
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_list((self.cond, self.lhs, self.rhs), printer.print_operand)
+        write(printer, " ", (self.cond, self.lhs, self.rhs))
         print_dict(printer, self)
-        printer.print_string(" : ")
-        printer.print_attribute(self.cond.type)
-        printer.print_string(", ")
-        printer.print_attribute(self.res.type)
+        write(printer, " : ", self.cond.type, ", ", self.res.type)
 
 
 LLVM_CHOICE_OPS: list[type[Operation]] = [FCmpOp, SelectOp]

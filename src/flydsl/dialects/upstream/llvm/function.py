@@ -44,6 +44,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
+from ....ir.op_text import write
 from ..op_text import parse_dict, parse_function_type, parse_operands, print_dict, print_function_type, property_names
 from .struct import StructType
 
@@ -238,11 +239,9 @@ class FuncOp(IRDLOperation):
         if output is not None:
             printer.print_string(" -> ")
             result = dict(self.res_attrs.data[0].data) if self.res_attrs is not None else dict[str, Attribute]()
-            printer.print_string("(" if result else "")
-            printer.print_attribute(output)
+            write(printer, "(" if result else "", output)
             if result:
-                printer.print_op_attributes(result)
-                printer.print_string(")")
+                write(printer, result, ")")
         shown = {k: v for k, v in self.properties.items() if k not in _SHOWN}
         printer.print_op_attributes({**shown, **self.attributes}, print_keyword=True)
         if entry is not None:
@@ -322,15 +321,9 @@ class CallOp(IRDLOperation):
         )
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_attribute(self.callee)
-        printer.print_string("(")
-        printer.print_list(self.args, printer.print_operand)
-        printer.print_string(")")
+        write(printer, " ", self.callee, "(", self.args, ")")
         if self.var_callee_type is not None:
-            printer.print_string(" vararg(")
-            printer.print_attribute(self.var_callee_type)
-            printer.print_string(")")
+            write(printer, " vararg(", self.var_callee_type, ")")
         hidden = {"callee", "var_callee_type", "op_bundle_sizes", "operandSegmentSizes", "TailCallKind", "CConv"}
         print_dict(printer, self, hidden)
         printer.print_string(" : ")

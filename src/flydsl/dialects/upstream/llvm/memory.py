@@ -10,6 +10,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from ....ir.op_text import write
 from ..keyword_attr import parse_word
 from ..op_text import parse_dict, print_dict
 
@@ -104,12 +105,9 @@ class LoadOp(_Access):
         )
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" volatile " if self.volatile_ is not None else " ")
-        printer.print_operand(self.ptr)
+        write(printer, " volatile " if self.volatile_ is not None else " ", self.ptr)
         self._print_atomic(printer)
-        printer.print_attribute(self.ptr.type)
-        printer.print_string(" -> ")
-        printer.print_attribute(self.dereferenced_value.type)
+        write(printer, self.ptr.type, " -> ", self.dereferenced_value.type)
 
 
 @irdl_op_definition
@@ -140,11 +138,6 @@ class StoreOp(_Access):
         )
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" volatile " if self.volatile_ is not None else " ")
-        printer.print_operand(self.value)
-        printer.print_string(", ")
-        printer.print_operand(self.ptr)
+        write(printer, " volatile " if self.volatile_ is not None else " ", self.value, ", ", self.ptr)
         self._print_atomic(printer)
-        printer.print_attribute(self.value.type)
-        printer.print_string(", ")
-        printer.print_attribute(self.ptr.type)
+        write(printer, self.value.type, ", ", self.ptr.type)

@@ -11,6 +11,8 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from ....ir.op_text import write
+
 
 class _CastOp(IRDLOperation):
     """`llvm.fptosi %x : f32 to i32`."""
@@ -102,16 +104,19 @@ class ExtractElementOp(IRDLOperation):
         )
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.vector)
-        printer.print_string("[")
-        printer.print_operand(self.position)
-        printer.print_string(" : ")
-        printer.print_attribute(self.position.type)
-        printer.print_string("]")
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.vector.type)
+        write(
+            printer,
+            " ",
+            self.vector,
+            "[",
+            self.position,
+            " : ",
+            self.position.type,
+            "]",
+            self.attributes,
+            " : ",
+            self.vector.type,
+        )
 
 
 LLVM_VALUE_OPS = [FPToSIOp, FPToUIOp, UIToFPOp, AddrSpaceCastOp, PoisonOp, FreezeOp, ExtractElementOp]
