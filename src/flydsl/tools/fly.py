@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from flydsl.target import EXAMPLE
-from flydsl.tools.console import run_command, size_text
+from flydsl.tools.console import failed, run_command, size_text
 
 
 def doctor(options: argparse.Namespace) -> int:
@@ -68,8 +68,7 @@ def compile_file(options: argparse.Namespace) -> int:
             (folder / f"{stem}.s").write_text(artifact.annotated_asm() if options.annotate else artifact.asm)
             print(f"{folder / stem}.{artifact.metadata['binary_ext']}: {len(artifact.binary())} bytes")
         if not made:
-            print(f"fly compile: {options.file} compiled nothing for {target}", file=sys.stderr)
-            return 1
+            return failed(f"fly compile: {options.file} compiled nothing for {target}", 1)
     return 0
 
 
@@ -86,8 +85,7 @@ def draw(options: argparse.Namespace) -> int:
         else:
             picture = draw_layout(parse_any_layout(options.layout), options.banks)
     except (LayoutError, ValueError) as error:
-        print(f"fly draw: {error}", file=sys.stderr)
-        return 1
+        return failed(f"fly draw: {error}", 1)
     if options.output == "-":
         sys.stdout.write(picture)
     else:
@@ -133,8 +131,7 @@ def _show_entry(key: str, filters: dict[str, Any]) -> int:
     found = [entry for entry in cache.entries(**filters) if entry.key.startswith(key)]
     if len(found) != 1:
         which = ", ".join(entry.key[:16] for entry in found[:8]) or "none"
-        print(f"fly cache: {len(found)} entries match {key!r}: {which}", file=sys.stderr)
-        return 1
+        return failed(f"fly cache: {len(found)} entries match {key!r}: {which}", 1)
     header = dict(found[0].header)
     sections = header.pop("sections", [])
     print(f"file      {found[0].path}")
