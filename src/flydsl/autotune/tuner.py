@@ -74,31 +74,14 @@ class Autotuner:
     """
 
     def __init__(
-        self,
-        fn: Callable[..., object],
-        configs: object,
-        key: Sequence[str] | None = None,
-        warmup: int = 5,
-        rep: int = 25,
-        prune_configs_by: object = None,
-        reset_to_zero: Sequence[str] | None = None,
-        restore_value: Sequence[str] | None = None,
-        pre_hook: Hook | None = None,
-        post_hook: Hook | None = None,
-        do_bench_fn: Bench | None = None,
-        default: Default | None = None,
-        artifact_name: str | None = None,
-        validate_hook: Validate | None = None,
-        select_config: Select | None = None,
-        *,
-        check: bool = True,
-        method: Method = "auto",
-        budget: object = None,
-        timeout: float | None = None,
-        strategy: Strategy = "auto",
-        seed: int = 0,
-        shipped: str | None = None,
-    ):
+        self, fn: Callable[..., object], configs: object, key: Sequence[str] | None = None, warmup: int = 5,
+        rep: int = 25, prune_configs_by: object = None, reset_to_zero: Sequence[str] | None = None,
+        restore_value: Sequence[str] | None = None, pre_hook: Hook | None = None, post_hook: Hook | None = None,
+        do_bench_fn: Bench | None = None, default: Default | None = None, artifact_name: str | None = None,
+        validate_hook: Validate | None = None, select_config: Select | None = None, *, check: bool = True,
+        method: Method = "auto", budget: object = None, timeout: float | None = None, strategy: Strategy = "auto",
+        seed: int = 0, shipped: str | None = None,
+    ):  # fmt: skip
         if not callable(fn) or isinstance(fn, type):
             raise DSLTypeError(f"autotune wraps a @flyc.jit function, got {fn!r}")
         if strategy not in STRATEGIES:

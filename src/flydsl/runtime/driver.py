@@ -480,18 +480,10 @@ class DriverRuntime(DeviceRuntime):
     # -- launch ----------------------------------------------------------------------------------------
 
     def launch(
-        self,
-        function: Function,
-        grid: Dim,
-        block: Dim,
-        *,
-        smem: int = 0,
-        stream: Stream | int | None = None,
-        params: Sequence[object] = (),
-        cluster: Dim | None = None,
-        cooperative: bool = False,
+        self, function: Function, grid: Dim, block: Dim, *, smem: int = 0, stream: Stream | int | None = None,
+        params: Sequence[object] = (), cluster: Dim | None = None, cooperative: bool = False,
         attrs: Sequence[tuple[int, bytes]] = (),
-    ) -> None:
+    ) -> None:  # fmt: skip
         device = function.device
         caps = device.capabilities
         grid3, block3 = dim3(grid, "grid"), dim3(block, "block")

@@ -239,18 +239,10 @@ class Emulation(Rebuilder):
     # --- atoms ----------------------------------------------------------------------------------------------------
 
     def emulate_mma(
-        self,
-        op: MmaOpType,
-        d: Operand,
-        a: Operand,
-        b: Operand,
-        c: Operand,
-        *,
-        signed: tuple[bool, bool] = (True, True),
-        clamp: bool = False,
-        scales: MmaScales | None = None,
+        self, op: MmaOpType, d: Operand, a: Operand, b: Operand, c: Operand, *,
+        signed: tuple[bool, bool] = (True, True), clamp: bool = False, scales: MmaScales | None = None,
         sums: MmaSums | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """`D = A * B^T + C` by the reference model: products and sums exact or in f64, rounded once at the end.
 
         `signed` says how integer operands are read, `clamp` saturates an integer result, `scales` multiply blocks of

@@ -334,18 +334,9 @@ class Product:
 
 
 def emulate_mma(
-    low: Emulation,
-    op: MmaOpType,
-    d: Operand,
-    a: Operand,
-    b: Operand,
-    c: Operand,
-    *,
-    signed: tuple[bool, bool],
-    clamp: bool,
-    scales: MmaScales | None,
-    sums: MmaSums | None,
-) -> None:
+    low: Emulation, op: MmaOpType, d: Operand, a: Operand, b: Operand, c: Operand, *, signed: tuple[bool, bool],
+    clamp: bool, scales: MmaScales | None, sums: MmaSums | None,
+) -> None:  # fmt: skip
     """Emit one product; see `Emulation.emulate_mma`."""
     from .aligned_sums import AlignedProduct
 

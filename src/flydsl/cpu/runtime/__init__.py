@@ -475,18 +475,10 @@ class CpuDeviceRuntime(SharedHostMemory):
         return cpu_native.launcher().tensor_map_address
 
     def launch(
-        self,
-        function: Function,
-        grid: Dim,
-        block: Dim,
-        *,
-        smem: int = 0,
-        stream: Stream | int | None = None,
-        params: Sequence[Any] = (),
-        cluster: Dim | None = None,
-        cooperative: bool = False,
+        self, function: Function, grid: Dim, block: Dim, *, smem: int = 0, stream: Stream | int | None = None,
+        params: Sequence[Any] = (), cluster: Dim | None = None, cooperative: bool = False,
         attrs: Sequence[tuple[int, bytes]] = (),
-    ) -> None:
+    ) -> None:  # fmt: skip
         if attrs:
             raise NotSupportedError(self.kind, "launch attributes", kernel=function.name)
         grid3, block3 = dim3(grid, "grid"), dim3(block, "block")

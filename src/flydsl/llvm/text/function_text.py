@@ -342,20 +342,11 @@ class FunctionText(Sink[str]):
         self.line(f'fence syncscope("{scope}") {ordering}')
 
     def instruction(
-        self,
-        name: str,
-        intrinsic: str,
-        result: Attribute | None,
-        args: Sequence[str] = (),
-        types: Sequence[Attribute] = (),
-        *,
-        pure: bool = False,
-        bound: int | None = None,
-        defined: bool = False,
-        keywords: Mapping[str, str] = {},
-        immediates: Sequence[tuple[Attribute, int]] = (),
+        self, name: str, intrinsic: str, result: Attribute | None, args: Sequence[str] = (),
+        types: Sequence[Attribute] = (), *, pure: bool = False, bound: int | None = None, defined: bool = False,
+        keywords: Mapping[str, str] = {}, immediates: Sequence[tuple[Attribute, int]] = (),
         expand: Callable[[Sink[Any]], Any] | None = None,
-    ) -> str:
+    ) -> str:  # fmt: skip
         if expand is not None:
             return expand(self)
         params = [*map(type_text, types), *(type_text(t) for t, _ in immediates)]
@@ -369,16 +360,9 @@ class FunctionText(Sink[str]):
         return self.pure(text) if pure else self.assign(text)
 
     def call(
-        self,
-        name: str,
-        result: Attribute | None,
-        args: Sequence[str],
-        types: Sequence[Attribute],
-        *,
-        fixed: int | None = None,
-        memory: str | None = None,
-        words: str = "",
-    ) -> str:
+        self, name: str, result: Attribute | None, args: Sequence[str], types: Sequence[Attribute], *,
+        fixed: int | None = None, memory: str | None = None, words: str = "",
+    ) -> str:  # fmt: skip
         params, known = [type_text(t) for t in types], symbol(name)
         t = "void" if result is None else type_text(result)
         taken = params if fixed is None else [*params[:fixed], "..."]
