@@ -450,16 +450,10 @@ def jit(
 
 
 def jit(
-    func: Callable[..., object] | None = None,
-    *,
-    llvm_pass_pipeline: str | None = None,
-    llvm_pass_plugins: object = None,
-    llvm_codegen_passes: object = None,
-    llvm_codegen_plugins: object = None,
-    ir_passes: object = None,
-    compile_hints: Mapping[str, object] | None = None,
-    depends_on: Iterable[object] = (),
-) -> JitFunction | Callable[[Callable[..., object]], JitFunction]:
+    func: Callable[..., object] | None = None, *, llvm_pass_pipeline: str | None = None,
+    llvm_pass_plugins: object = None, llvm_codegen_passes: object = None, llvm_codegen_plugins: object = None,
+    ir_passes: object = None, compile_hints: Mapping[str, object] | None = None, depends_on: Iterable[object] = (),
+) -> JitFunction | Callable[[Callable[..., object]], JitFunction]:  # fmt: skip
     """Decorate a host function that launches kernels.
 
     The first five bring passes of your own into its compilation (docs/custom-passes.md).

@@ -202,20 +202,9 @@ class WmmaScaleType(MatrixAtom[WmmaScaleData]):
 
     @classmethod
     def make(
-        cls,
-        m: int,
-        n: int,
-        k: int,
-        a: Attribute,
-        b: Attribute,
-        acc: Attribute,
-        opsel_a: int = 0,
-        opsel_b: int = 0,
-        mod_c: int = 0,
-        reuse_a: bool = False,
-        reuse_b: bool = False,
-        block_size: int = 32,
-    ) -> WmmaScaleType:
+        cls, m: int, n: int, k: int, a: Attribute, b: Attribute, acc: Attribute, opsel_a: int = 0, opsel_b: int = 0,
+        mod_c: int = 0, reuse_a: bool = False, reuse_b: bool = False, block_size: int = 32,
+    ) -> WmmaScaleType:  # fmt: skip
         """The checked, interned type."""
         flags = bool(reuse_a), bool(reuse_b)
         return cls.checked((m, n, k), (a, b, acc), opsel_a, opsel_b, mod_c, *flags, block_size)

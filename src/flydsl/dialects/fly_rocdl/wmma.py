@@ -104,18 +104,9 @@ class _Wmma(MatrixAtom[WmmaData]):
 
     @classmethod
     def make(
-        cls,
-        m: int,
-        n: int,
-        k: int,
-        a: Attribute,
-        b: Attribute,
-        acc: Attribute,
-        sign_a: bool = False,
-        sign_b: bool = False,
-        clamp: bool = False,
-        mod_c: int = 0,
-    ) -> Self:
+        cls, m: int, n: int, k: int, a: Attribute, b: Attribute, acc: Attribute, sign_a: bool = False,
+        sign_b: bool = False, clamp: bool = False, mod_c: int = 0,
+    ) -> Self:  # fmt: skip
         """The checked, interned type."""
         return cls.checked((m, n, k), (a, b, acc), sign_a, sign_b, clamp, mod_c)
 
