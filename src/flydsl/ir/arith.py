@@ -68,7 +68,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from .enums import RoundingMode
-from .op_text import write
+from .op_text import type_after, write
 
 ROUNDING_MODE: Final = "roundingmode"
 """Property of `arith.truncf`: an i32, the value of a `RoundingMode`."""
@@ -128,10 +128,8 @@ class _Cast(IRDLOperation):
         if cls.RELAXED and "fastmath" not in props and parser.parse_optional_keyword("fastmath"):
             props["fastmath"] = _parse_fastmath(parser)
         attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        from_type = parser.parse_type()
-        parser.parse_keyword("to")
-        to_type = parser.parse_type()
+        from_type = type_after(parser, ":")
+        to_type = type_after(parser, "to")
         operands = parser.resolve_operands([x], [from_type], pos)
         return cls.create(operands=operands, result_types=[to_type], properties=props, attributes=attributes)
 
@@ -261,8 +259,7 @@ class _Comparison(IRDLOperation):
             given = parser.parse_optional_keyword("fastmath") is not None
             props["fastmath"] = _parse_fastmath(parser) if given else FastMathFlagsAttr("none")
         attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
+        type_ = type_after(parser, ":")
         shape = _lanes(type_)
         result = i1 if shape is None else VectorType(i1, shape)
         operands = parser.resolve_operands([a, b], [type_, type_], pos)

@@ -1,10 +1,12 @@
-"""Writing the text of an op piece by piece."""
+"""The text of an op, piece by piece."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from xdsl.ir import Attribute, SSAValue
+from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
 Piece = str | SSAValue | Attribute
@@ -23,3 +25,12 @@ def write(printer: Printer, *pieces: Piece | Sequence[Piece] | Mapping[str, Attr
             printer.print_op_attributes(piece)
         else:
             printer.print_list(piece, lambda each: write(printer, each))
+
+
+def type_after(parser: AttrParser, mark: Literal[":", ",", "(", "->", "to", "into"]) -> Attribute:
+    """Read a type behind a mark or a word: `: T`, `to T`."""
+    if mark == "to" or mark == "into":
+        parser.parse_keyword(mark)
+    else:
+        parser.parse_punctuation(mark)
+    return parser.parse_type()

@@ -19,7 +19,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import ParseError
 
 from ...ir.enums import AddressSpace, AtomicOp
-from ...ir.op_text import write
+from ...ir.op_text import type_after, write
 from ...ir.types import bit_width, shape_of, vector_type
 from ...layout import Layout, Tile, crd2idx, recast_layout, size
 from .atom_lowering import AtomEmulation, AtomLowering, Operand
@@ -231,8 +231,7 @@ class UniversalAtomicType(Data[tuple[AtomicOp, Attribute, str]], CopyOpType):
             ops = {op.name.lower(): op for op in AtomicOp}
             if word not in ops:
                 parser.raise_error(f"expected one of {', '.join(ops)}, got '{word}'")
-            parser.parse_punctuation(",")
-            elem = parser.parse_type()
+            elem = type_after(parser, ",")
             scope = ""
             if parser.parse_optional_punctuation(",") is not None:
                 scope = parser.parse_str_literal()
@@ -259,8 +258,7 @@ def parse_mma_types(parser: AttrParser) -> tuple[Attribute, Attribute, Attribute
     """`(f16, f16) -> f32`."""
     with parser.in_parens():
         a = parser.parse_type()
-        parser.parse_punctuation(",")
-        b = parser.parse_type()
+        b = type_after(parser, ",")
     parser.parse_punctuation("->")
     return a, b, parser.parse_type()
 

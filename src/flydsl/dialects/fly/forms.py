@@ -11,7 +11,7 @@ from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 
 from ...ir.enums import MmaOperand
-from ...ir.op_text import write
+from ...ir.op_text import type_after, write
 from ...ir.types import dense_ints
 from .attrs import MmaOperandAttr
 from .types import MemRefType
@@ -255,8 +255,7 @@ def _parse_aligned_pointer(cls: type[FlyOp], parser: Parser) -> FlyOp:
     found: Attribute | None = parser.parse_optional_type()
     if found is None:
         found = MemRefType(MemRefType.parse_parameter(parser))
-    parser.parse_punctuation("->")
-    result = parser.parse_type()
+    result = type_after(parser, "->")
     return cls.build_from((parser.resolve_operand(unresolved, found),), (result,), attrs)
 
 

@@ -19,7 +19,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure, SameOperandsAndResultType
 from xdsl.utils.exceptions import VerifyException
 
-from ...ir.op_text import write
+from ...ir.op_text import type_after, write
 
 
 def parse_flags(parser: Parser) -> dict[str, Attribute]:
@@ -61,8 +61,7 @@ class FloatTestOp(IRDLOperation):
         unresolved = parser.parse_unresolved_operand()
         props = parse_flags(parser)
         attrs = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
+        type_ = type_after(parser, ":")
         operands = [parser.resolve_operand(unresolved, type_)]
         return cls.create(operands=operands, result_types=[flag_type(type_)], properties=props, attributes=attrs)
 

@@ -28,7 +28,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
-from ...ir.op_text import write
+from ...ir.op_text import type_after, write
 
 
 @irdl_op_definition
@@ -59,8 +59,7 @@ class GlobalOp(IRDLOperation):
         if parser.parse_optional_keyword("constant") is not None:
             props["constant"] = UnitAttr()
         props["sym_name"] = parser.parse_symbol_name()
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
+        type_ = type_after(parser, ":")
         props["type"] = type_
         if parser.parse_optional_punctuation("=") is not None:
             if parser.parse_optional_keyword("uninitialized") is not None:

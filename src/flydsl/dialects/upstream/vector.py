@@ -29,7 +29,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from ...ir.op_text import write
+from ...ir.op_text import type_after, write
 from ...ir.types import dense_ints
 from .keyword_attr import BracketedKeywordAttr
 
@@ -83,10 +83,8 @@ class ExtractStridedSliceOp(IRDLOperation):
     def parse(cls, parser: Parser) -> ExtractStridedSliceOp:
         source = parser.parse_unresolved_operand()
         props = _parse_lists(parser, ("offsets", "sizes", "strides"))
-        parser.parse_punctuation(":")
-        from_type = parser.parse_type()
-        parser.parse_keyword("to")
-        to_type = parser.parse_type()
+        from_type = type_after(parser, ":")
+        to_type = type_after(parser, "to")
         operand = parser.resolve_operand(source, from_type)
         return cls.create(operands=[operand], result_types=[to_type], properties=props)
 
@@ -120,10 +118,8 @@ class InsertStridedSliceOp(IRDLOperation):
         parser.parse_punctuation(",")
         dest = parser.parse_unresolved_operand()
         props = _parse_lists(parser, ("offsets", "strides"))
-        parser.parse_punctuation(":")
-        from_type = parser.parse_type()
-        parser.parse_keyword("into")
-        to_type = parser.parse_type()
+        from_type = type_after(parser, ":")
+        to_type = type_after(parser, "into")
         operands = parser.resolve_operands([source, dest], [from_type, to_type], pos)
         return cls.create(operands=operands, result_types=[to_type], properties=props)
 

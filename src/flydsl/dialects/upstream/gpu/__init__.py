@@ -52,7 +52,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ....ir.builder import i32_list
 from ....ir.emitter import operands_of
-from ....ir.op_text import write
+from ....ir.op_text import type_after, write
 from ....ir.types import dense_ints
 from ..keyword_attr import BracketedKeywordAttr, KeywordAttr
 
@@ -437,8 +437,7 @@ class LaunchFuncOp(IRDLOperation):
         stream_type: Attribute = token
         if parser.parse_optional_punctuation("<") is not None:
             stream = [parser.parse_unresolved_operand()]
-            parser.parse_punctuation(":")
-            stream_type = parser.parse_type()
+            stream_type = type_after(parser, ":")
             parser.parse_punctuation(">")
         kernel = parser.parse_attribute()
 

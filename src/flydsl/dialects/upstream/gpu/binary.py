@@ -13,7 +13,7 @@ from xdsl.printer import Printer
 from xdsl.traits import SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
-from ....ir.op_text import write
+from ....ir.op_text import type_after, write
 
 FORMATS = {"offload": 1, "assembly": 2, "bin": 3, "fatbin": 4}
 """Kinds of content; `fatbin` is not written."""
@@ -29,8 +29,7 @@ class KernelMetadataAttr(Data[tuple[str, Attribute, ArrayAttr | None, Dictionary
     def parse_parameter(cls, parser: AttrParser) -> tuple[str, Attribute, ArrayAttr | None, DictionaryAttr | None]:
         parser.parse_punctuation("<")
         name = parser.parse_str_literal()
-        parser.parse_punctuation(",")
-        type_ = parser.parse_type()
+        type_ = type_after(parser, ",")
         found: dict[str, Attribute] = {}
         while parser.parse_optional_punctuation(",") is not None:
             word = parser.parse_identifier()

@@ -25,7 +25,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from ....ir.op_text import write
+from ....ir.op_text import type_after, write
 from ..keyword_attr import KeywordAttr
 
 
@@ -83,8 +83,7 @@ class SubgroupBroadcastOp(IRDLOperation):
         kind = BroadcastAttr(BroadcastAttr.parse_parameter(parser))
         lane = parser.parse_optional_unresolved_operand()
         attrs = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
+        type_ = type_after(parser, ":")
         operands = [parser.resolve_operand(value, type_)]
         if lane is not None:
             operands.append(parser.resolve_operand(lane, i32))

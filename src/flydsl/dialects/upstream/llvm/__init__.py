@@ -17,7 +17,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 
-from ....ir.op_text import write
+from ....ir.op_text import type_after, write
 from ....ir.types import dense_ints
 from ..keyword_attr import parse_word
 from ..op_text import parse_dict, parse_types, print_dict
@@ -62,8 +62,7 @@ class ExtractValueOp(IRDLOperation):
         unresolved = parser.parse_unresolved_operand()
         at = parser.parse_comma_separated_list(Parser.Delimiter.SQUARE, parser.parse_integer)
         attrs = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
+        type_ = type_after(parser, ":")
         return cls.create(
             operands=[parser.resolve_operand(unresolved, type_)],
             result_types=[_field_at(type_, at)],
@@ -102,8 +101,7 @@ class InsertValueOp(IRDLOperation):
         container = parser.parse_unresolved_operand()
         at = parser.parse_comma_separated_list(Parser.Delimiter.SQUARE, parser.parse_integer)
         attrs = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
+        type_ = type_after(parser, ":")
         return cls.create(
             operands=parser.resolve_operands([container, value], [type_, _field_at(type_, at)], pos),
             result_types=[type_],

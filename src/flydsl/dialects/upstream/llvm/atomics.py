@@ -9,7 +9,7 @@ from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, opt_prop_d
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 
-from ....ir.op_text import write
+from ....ir.op_text import type_after, write
 from ..op_text import parse_dict, print_dict
 from .memory import ORDERING_WORDS, parse_ordering, parse_scope, print_scope
 from .struct import StructType
@@ -48,10 +48,8 @@ class CmpXchgOp(IRDLOperation):
         props["success_ordering"] = parse_ordering(parser)
         props["failure_ordering"] = parse_ordering(parser)
         more, attrs = parse_dict(parser, cls)
-        parser.parse_punctuation(":")
-        where = parser.parse_type()
-        parser.parse_punctuation(",")
-        type_ = parser.parse_type()
+        where = type_after(parser, ":")
+        type_ = type_after(parser, ",")
         return cls.create(
             operands=parser.resolve_operands(operands, [where, type_, type_], pos),
             result_types=[cmpxchg_type(type_)],

@@ -14,7 +14,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from ....ir.op_text import write
+from ....ir.op_text import type_after, write
 from ..op_text import parse_dict, print_dict
 
 _PREDICATES = CMPF_COMPARISON_OPERATIONS
@@ -50,8 +50,7 @@ class FCmpOp(IRDLOperation):
         parser.parse_punctuation(",")
         b = parser.parse_unresolved_operand()
         props, attrs = parse_dict(parser, cls)
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
+        type_ = type_after(parser, ":")
         return cls.create(
             operands=parser.resolve_operands([a, b], [type_, type_], start),
             result_types=[_flag_type(type_)],
@@ -89,10 +88,8 @@ class SelectOp(IRDLOperation):
         pos = parser.pos
         operands = parser.parse_comma_separated_list(Parser.Delimiter.NONE, parser.parse_unresolved_operand)
         props, attrs = parse_dict(parser, cls)
-        parser.parse_punctuation(":")
-        cond = parser.parse_type()
-        parser.parse_punctuation(",")
-        type_ = parser.parse_type()
+        cond = type_after(parser, ":")
+        type_ = type_after(parser, ",")
         return cls.create(
             operands=parser.resolve_operands(operands, [cond, type_, type_], pos),
             result_types=[type_],

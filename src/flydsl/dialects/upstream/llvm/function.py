@@ -44,7 +44,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
-from ....ir.op_text import write
+from ....ir.op_text import type_after, write
 from ..op_text import parse_dict, parse_function_type, parse_operands, print_dict, print_function_type, property_names
 from .struct import StructType
 
@@ -298,8 +298,7 @@ class CallOp(IRDLOperation):
         parser.parse_punctuation(")")
         type_: FunctionType | None = None
         if parser.parse_optional_keyword("vararg") is not None:
-            parser.parse_punctuation("(")
-            given = parser.parse_type()
+            given = type_after(parser, "(")
             if not isinstance(given, FunctionType):
                 parser.raise_error(f"expected !llvm.func, got {given}")
             type_ = given

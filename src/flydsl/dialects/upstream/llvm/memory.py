@@ -10,7 +10,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from ....ir.op_text import write
+from ....ir.op_text import type_after, write
 from ..keyword_attr import parse_word
 from ..op_text import parse_dict, print_dict
 
@@ -93,10 +93,8 @@ class LoadOp(_Access):
         if parser.parse_optional_keyword("invariant") is not None:
             props["invariant"] = UnitAttr()
         more, attrs = parse_dict(parser, cls)
-        parser.parse_punctuation(":")
-        where = parser.parse_type()
-        parser.parse_punctuation("->")
-        result = parser.parse_type()
+        where = type_after(parser, ":")
+        result = type_after(parser, "->")
         return cls.create(
             operands=[parser.resolve_operand(address, where)],
             result_types=[result],
@@ -127,10 +125,8 @@ class StoreOp(_Access):
         address = parser.parse_unresolved_operand()
         cls._parse_atomic(parser, props)
         more, attrs = parse_dict(parser, cls)
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
-        parser.parse_punctuation(",")
-        where = parser.parse_type()
+        type_ = type_after(parser, ":")
+        where = type_after(parser, ",")
         return cls.create(
             operands=parser.resolve_operands([value, address], [type_, where], pos),
             properties={"ordering": _NOT_ATOMIC, **props, **more},

@@ -11,7 +11,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from ....ir.op_text import write
+from ....ir.op_text import type_after, write
 
 
 class _CastOp(IRDLOperation):
@@ -95,8 +95,7 @@ class ExtractElementOp(IRDLOperation):
         index = parser.resolve_operand(at, parser.parse_type())
         parser.parse_punctuation("]")
         attrs = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
+        type_ = type_after(parser, ":")
         return cls.create(
             operands=[parser.resolve_operand(whole, type_), index],
             result_types=[cast(VectorType, type_).element_type],
