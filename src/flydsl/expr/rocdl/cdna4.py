@@ -16,16 +16,9 @@ if TYPE_CHECKING:
 
 @also_called(a="elem_ty_a", b="elem_ty_b", acc="elem_ty_acc")
 def MFMA_Scale(
-    m: int,
-    n: int,
-    k: int,
-    elem_ty_a: ElementLike,
-    elem_ty_b: ElementLike | None = None,
-    elem_ty_acc: ElementLike | None = None,
-    *,
-    opsel_a: int = 0,
-    opsel_b: int = 0,
-) -> AtomOp:
+    m: int, n: int, k: int, elem_ty_a: ElementLike, elem_ty_b: ElementLike | None = None,
+    elem_ty_acc: ElementLike | None = None, *, opsel_a: int = 0, opsel_b: int = 0,
+) -> AtomOp:  # fmt: skip
     """The block-scaled matrix instruction, 16x16x128 or 32x32x64 on 8-, 6- and 4-bit floats.
 
     State: `scale_a` and `scale_b`, four E8M0 bytes each, of which `opsel` picks one. 0x7F7F7F7F is one.
