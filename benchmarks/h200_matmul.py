@@ -469,10 +469,10 @@ def main() -> None:
     parser.add_argument("--check", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.winners:
-        from flydsl.autotune.shipped import FOLDER
+        from flydsl.autotune.shipped import FOLDER, file_of
 
         FOLDER.mkdir(exist_ok=True)
-        write_winners(options.winners.split(","), FOLDER / "matmul-sm_90a.json")
+        write_winners(options.winners.split(","), file_of("matmul", "sm_90a"))
         return
     shapes = [tuple(map(int, s.split("x"))) for s in options.shapes.split(",") if s] or SHAPES
     if options.random:

@@ -18,6 +18,8 @@ from flydsl.kernels.matmul.plan import Problem, best, candidates
 from flydsl.kernels.matmul.tile import Tile
 
 ARCH = "sm_90a"
+CHIP = "sm_90"
+"""The same GPU, as its driver names it."""
 SHAPES = st.tuples(st.integers(1, 1 << 16), st.integers(1, 1 << 16))
 
 
@@ -67,18 +69,21 @@ def test_bad_files(text: str):
 
 def test_what_ships_is_whole():
     for file in shipped.FOLDER.glob("*.json"):
+        name, _, arch = file.stem.rpartition("-")
         assert parse(file.read_text(), str(file)).points
+        assert shipped.file_of(name, arch) == file, "nobody finds it"
 
 
 def test_products_of_the_library_take_what_won():
     """Where a product was measured, and about there; elsewhere its model chooses. What K is cut into may be refused."""
     found = shipped.read("matmul", ARCH)
-    assert found is not None and len(found.points) > 40
+    assert found is not None and len(found.points) > 40 and shipped.read("matmul", CHIP) == found
     for i in np.random.default_rng().choice(len(found.points), 8, replace=False):
         key, tile = dict(found.points[i].key), dict(found.points[i].config)
         m, n, k = (cast(int, key[name]) for name in "mnk")
         near = Problem(m, n, k, 1, 16, 2, str(key["a_major"]), str(key["b_major"]), n % 8 != 0, 132)
-        assert best(near, arch=ARCH).tile == Tile(**cast("dict[str, Any]", tile)), key
+        for arch in (ARCH, CHIP):
+            assert best(near, arch=arch).tile == Tile(**cast("dict[str, Any]", tile)), key
         far = near._replace(k=k * 16)
         assert found.nearest({**key, "k": far.k}) is None and best(far, arch=ARCH) == candidates(far)[0]
         assert best(near, True, ARCH).tile.splits == 1 and best(near) == candidates(near)[0]

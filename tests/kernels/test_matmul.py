@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from flydsl.autotune import shipped
 from flydsl.errors import DSLTypeError, DSLValueError
 from flydsl.kernels import matmul
 from flydsl.kernels.matmul.arrays import describe
 from flydsl.kernels.matmul.calls import Target, decide
+from flydsl.kernels.matmul.entry import target_of
 from flydsl.kernels.matmul.few.thin import Thin
 from flydsl.kernels.matmul.few.thin_kernel import thin_matmul
 from flydsl.kernels.matmul.plan import Problem, best, candidates
@@ -301,6 +303,16 @@ def test_products_with_parts_of_k_on_a_gpu(shape, rng: np.random.Generator, monk
     graph.replay()
     bound(results[0], a, b)
     assert all(torch.equal(results[0], x) for x in results[1:])
+
+
+@pytest.mark.cuda
+def test_winners_are_found_on_a_gpu(monkeypatch: pytest.MonkeyPatch):
+    """Under the name that the GPU has there."""
+    monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cuda")
+    a = torch.empty(1, device="cuda")
+    target = target_of(describe("a", a)).target
+    if target.has("wgmma"):
+        assert shipped.read("matmul", target.arch) is not None
 
 
 @pytest.mark.cuda

@@ -1,4 +1,4 @@
-"""Winners that come with the package: one JSON file for each kernel and architecture, by shape class.
+"""Winners that come with the package: one JSON file for each kernel and GPU, by shape class.
 
 A file lists points: values of the key's arguments, and the configuration that won there. A shape between points takes
 the nearest one: distance is the sum over extents of the difference of their logarithms, so that 1000 is nearer to 1024
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import cast
 
 from ..errors import DSLValueError
+from ..target.compatibility import chip_of
 from .candidate import Config
 from .key import DeviceIdentity
 
@@ -97,12 +98,17 @@ def parse(text: str, source: str) -> Shipped:
     return Shipped(points, reach)
 
 
+def file_of(name: str, arch: str) -> Path:
+    """Where a kernel's winners are: a driver says `sm_90` of what is compiled for as `sm_90a`."""
+    return FOLDER / f"{name}-{chip_of(arch)}.json"
+
+
 @lru_cache(64)
 def read(name: str, arch: str) -> Shipped | None:
-    """The winners of a kernel on an architecture; None where none come with the package."""
+    """The winners of a kernel on the GPU of an architecture; None where none come with the package."""
     if not _NAME.fullmatch(name) or not _NAME.fullmatch(arch):
         raise DSLValueError(f"shipped: expected 1 to 64 letters, digits, '.', '_' or '-', got {name!r} and {arch!r}")
-    path = FOLDER / f"{name}-{arch}.json"
+    path = file_of(name, arch)
     return parse(path.read_text(encoding="utf-8"), str(path)) if path.is_file() else None
 
 

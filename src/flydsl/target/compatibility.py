@@ -26,7 +26,7 @@ def runs_on(code: GPUTarget, device: GPUTarget, *, assembled: bool = False) -> b
     >>> card = GPUTarget.parse("gfx942:sramecc+:xnack-")
     >>> [runs_on(GPUTarget.parse(code), card) for code in ("gfx942", "gfx942:xnack-", "gfx942:xnack+", "gfx950")]
     [True, True, False, False]
-    >>> [runs_on(GPUTarget.parse(code), GPUTarget.parse("sm_90")) for code in ("sm_90a", "sm_80", "sm_80a", "sm_100")]
+    >>> [runs_on(GPUTarget.parse(code), GPUTarget.parse("sm_90")) for code in ("sm_90a", "sm_80", "sm_100a", "sm_100")]
     [True, True, False, False]
     """
     if code == device:
@@ -54,6 +54,16 @@ def _cuda_runs(code: str, device: str, assembled: bool) -> bool:
     if theirs[2] == "f" or assembled:
         return int(ours[1]) // 10 == int(theirs[1]) // 10
     return True
+
+
+def chip_of(arch: str) -> str:
+    """The GPU that an architecture's code is for, as its driver names it: without the suffix of NVIDIA's.
+
+    >>> [chip_of(arch) for arch in ("sm_90a", "sm_90", "sm_100f", "gfx90a")]
+    ['sm_90', 'sm_90', 'sm_100', 'gfx90a']
+    """
+    found = _CUDA.fullmatch(arch)
+    return arch if found is None else f"sm_{found[1]}"
 
 
 def rank(code: GPUTarget) -> tuple[int, int]:
