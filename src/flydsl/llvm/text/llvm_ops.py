@@ -24,6 +24,7 @@ from ...errors import DSLCompileError
 from ...ir.builder import operands_of
 from ...ir.types import dense_ints
 from ...lowering.dominance import DominatorTree
+from ...lowering.rebuild import failure_at
 from ...lowering.rules.arith_rules import CMPF_WORDS, CMPI_WORDS
 from .control import loop_metadata
 from .debug_info import suffix
@@ -194,9 +195,7 @@ def _successors(block: Block) -> Sequence[Block]:
 
 def untranslatable(op: Operation) -> DSLCompileError:
     """The refusal of an op of another dialect."""
-    error = DSLCompileError(f"cannot be converted to LLVM IR: '{op.name}' is not of the llvm dialect")
-    error.ir_location = op.location  # pyright: ignore[reportAttributeAccessIssue]
-    return error
+    return failure_at(op, f"cannot be converted to LLVM IR: '{op.name}' is not of the llvm dialect")
 
 
 def _int_binary(f: FunctionText, op: Operation) -> None:

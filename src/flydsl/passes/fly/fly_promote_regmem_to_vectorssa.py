@@ -23,7 +23,7 @@ from ...dialects.upstream import gpu, scf
 from ...errors import DSLCompileError
 from ...ir.builder import operands_of
 from ...ir.types import vector_type
-from ...lowering.rebuild import Handler, Rebuilder, remove_dead
+from ...lowering.rebuild import Handler, Rebuilder, failure_at, remove_dead
 from ...lowering.value_operands import read, write
 from ..base import Form, Part, Pass
 from .walk.register_values import is_register
@@ -64,9 +64,7 @@ class Storage:
         """Uses that cannot be promoted are an error, unless memory is needed anyway."""
         if not self.kept and self._left:
             _, op, message = self._left[0]
-            error = DSLCompileError(message)
-            error.ir_location = op.location  # pyright: ignore[reportAttributeAccessIssue]
-            raise error
+            raise failure_at(op, message)
         self.kept |= {root for root, _, _ in self._left if root is not None}
 
     def _block(self, block: Block, around: list[Operation]) -> None:
