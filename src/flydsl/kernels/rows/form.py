@@ -79,6 +79,8 @@ class Form(NamedTuple):
     """Sums of columns wait in shared memory from row to row, not in registers."""
     resident: int = 0
     """Blocks that a multiprocessor is to have registers for; 0: as many as it turns out."""
+    ring: int = 0
+    """Units of a thread that are on their way through shared memory, where blocks stay and go from row to row."""
 
     @property
     def block(self) -> int:

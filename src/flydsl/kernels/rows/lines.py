@@ -71,8 +71,10 @@ class Lines:
         self._pass = 0
         self._left: set[tuple[str, int]] = set()
         self._fresh = form.turns
-        self._met = form.cluster == 1
-        if form.cluster > 1:
+        self._met = form.cluster == 1 or form.ring > 0
+        self.round: fx.Int32 | None = None
+        """0 and 1 in turns, where a block goes from row to row and no barrier lies between them."""
+        if not self._met:
             # Nobody writes into a block that has not begun; the copies of the row are started meanwhile.
             fx.nvgpu.cluster.arrive(relaxed=True)
         self.head = self._head(lead) if form.edges else fx.Int32(0)
@@ -351,7 +353,7 @@ class Lines:
         """The values of all warps of a row, as `gather` gives them."""
         self._prepare()
         assert self._shared is not None
-        return gather(self.form, values, self._shared)
+        return gather(self.form, values, self._shared, self.round)
 
     def squares(self, term: Callable[[Place], Value]) -> fx.Numeric:
         """The sum of the squares of a row's terms: a product and a sum are one instruction."""
@@ -389,7 +391,7 @@ class Lines:
     def meet(self, values: Sequence[fx.Numeric], ops: Sequence[fx.ReductionOp]) -> list[fx.Numeric]:
         """The values of the threads of a row combined, in all of them."""
         self._prepare()
-        return meet(self.form, values, ops, self._shared)
+        return meet(self.form, values, ops, self._shared, self.round)
 
     def _prepare(self) -> None:
         """What a meeting needs of the block, and of the cluster."""
@@ -575,41 +577,52 @@ def reduce_warp(form: Form, values: Sequence[fx.Numeric], ops: Sequence[fx.Reduc
 
 
 def meet(
-    form: Form, values: Sequence[fx.Numeric], ops: Sequence[fx.ReductionOp], shared: fx.SharedAllocator | None
+    form: Form,
+    values: Sequence[fx.Numeric],
+    ops: Sequence[fx.ReductionOp],
+    shared: fx.SharedAllocator | None,
+    turn: fx.Int32 | None = None,
 ) -> list[fx.Numeric]:
     """The values of the threads of a team combined, in all of them; one barrier if a team has several warps."""
     found = reduce_warp(form, values, ops)
     if form.team <= fx.num_warp_threads() or shared is None:
         return found
-    gathered, width = gather(form, found, shared)
+    gathered, width = gather(form, found, shared, turn)
     combined = [cast("fx.Numeric", _all(op, some)) for some, op in zip(gathered, ops, strict=True)]
     return [fx.coop.warp_reduce(v, op, width=width) for v, op in zip(combined, ops, strict=True)]
 
 
-def gather(form: Form, values: Sequence[fx.Numeric], shared: fx.SharedAllocator) -> tuple[list[list[fx.Numeric]], int]:
-    """The values of all warps of a team, spread over the lanes of each: some a lane, equal ones every `width` lanes."""
+def gather(
+    form: Form, values: Sequence[fx.Numeric], shared: fx.SharedAllocator, turn: fx.Int32 | None = None
+) -> tuple[list[list[fx.Numeric]], int]:
+    """The values of all warps of a team, spread over the lanes of each: some a lane, equal ones every `width` lanes.
+
+    With `turn`, 0 or 1, they lie at other places than those of the turn before, which others may still be reading.
+    """
     lanes = fx.num_warp_threads()
     lane, warp = fx.thread_idx.x % lanes, fx.thread_idx.x // lanes
     warps = form.team // lanes
-    slots = [shared.allocate(fx.Array[type(v), form.rows * warps, 16]).peek() for v in values]
+    count = form.rows * warps
+    slots = [shared.allocate(fx.Array[type(v), count if turn is None else 2 * count, 16]).peek() for v in values]
+    base = fx.Int32(0) if turn is None else turn * count
 
     def leave(places: Sequence[fx.Array | fx.Tensor], at: fx.Int32) -> None:
         for slot, v in zip(places, values, strict=True):
             slot[at] = v
 
     if form.cluster == 1:
-        when(lane == 0, lambda: leave(slots, warp))
+        when(lane == 0, lambda: leave(slots, base + warp))
         fx.barrier()
-        at = fx.thread_idx.x // form.team * warps + lane % warps
+        at = base + fx.thread_idx.x // form.team * warps + lane % warps
         return [[s[at]] for s in slots], warps
     # A lane for each block of the cluster; no block leaves before it has met the others.
     cluster = fx.nvgpu.cluster
-    views = [fx.make_view(s.ptr, fx.make_layout(warps, 1)) for s in slots]
-    own = cluster.rank() * (warps // form.cluster) + warp
+    views = [fx.make_view(s.ptr, fx.make_layout(warps if turn is None else 2 * warps, 1)) for s in slots]
+    own = base + cluster.rank() * (warps // form.cluster) + warp
     when(lane < form.cluster, lambda: leave([cluster.peer(v, lane) for v in views], own))
     cluster.sync()
     width = min(warps, lanes)
-    return [[s[lane % width + turn * width] for turn in range(warps // width)] for s in slots], width
+    return [[s[base + lane % width + i * width] for i in range(warps // width)] for s in slots], width
 
 
 @flyc.jit
