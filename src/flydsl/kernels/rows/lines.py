@@ -77,16 +77,7 @@ class Lines:
         if not self._met:
             # Nobody writes into a block that has not begun; the copies of the row are started meanwhile.
             fx.nvgpu.cluster.arrive(relaxed=True)
-        self.head = self._head(lead) if form.edges else fx.Int32(0)
-        self.body = (n - self.head) // form.unit if form.unit > 1 else n
-        if form.shifted:
-            self.body = self.body - 1
-
-    def _head(self, lead: fx.Tensor) -> fx.Int32:
-        """Elements in front of the first unit."""
-        size = lead.dtype.width // 8
-        behind = fx.Int32(fx.ptrtoint(fx.get_iter(self.line(lead))) % UNIT_BYTES) // size
-        return (self.form.unit - behind) % self.form.unit
+        self.head, self.body = units_within(form, self.line(lead), n)
 
     def line(self, t: fx.Tensor, row: fx.Int32 | None = None) -> fx.Tensor:
         """A row of a matrix, or a vector as it is."""
@@ -184,14 +175,14 @@ class Lines:
             passes_by = self.form.streamed and (self.form.turns > 0 or self._last)
             return fx.nvgpu.load_global(unit, cache="cs") if passes_by else unit.load()
         if name in self.form.shifted:
-            return self._across(line, at)
+            first = at._replace(at=at.at - self.head)
+            pair = (first, first._replace(at=first.at + at.size))
+            return self._across(line, [cast("fx.Vector", unit_of(line, p.at, p.size).load()) for p in pair])
         return fx.Vector.from_elements([line[at.at + i] for i in range(at.size)], line.dtype)
 
-    def _across(self, line: fx.Tensor, at: Place) -> fx.Vector:
+    def _across(self, line: fx.Tensor, pair: Sequence[fx.Vector]) -> fx.Vector:
         """A unit of the row in a vector whose units it does not keep to: the end of one, and the front of the next."""
-        first = at._replace(at=at.at - self.head)
-        pair = (first, first._replace(at=first.at + at.size))
-        words = [word for part in pair for word in _words(cast("fx.Vector", unit_of(line, part.at, part.size).load()))]
+        words = [word for part in pair for word in _words(part)]
         bits = self.head * line.dtype.width
         for step in (2, 1):
             far = (bits & (32 * step)) != 0
@@ -489,6 +480,16 @@ class _Moments(NamedTuple):
         return made if self.here is True else cast("fx.Numeric", pick(self.here, made, 0.0))
 
 
+def units_within(form: Form, line: fx.Tensor, n: fx.Int32) -> tuple[fx.Int32, fx.Int32]:
+    """Elements of a row in front of its first unit, and how many units it has."""
+    head = fx.Int32(0)
+    if form.edges:
+        behind = fx.Int32(fx.ptrtoint(fx.get_iter(line)) % UNIT_BYTES) // (line.dtype.width // 8)
+        head = (form.unit - behind) % form.unit
+    body = (n - head) // form.unit if form.unit > 1 else n
+    return head, body - 1 if form.shifted else body
+
+
 def unit_of(line: fx.Tensor, at: fx.Int32, count: int) -> fx.Tensor:
     """Elements of a row, or of a vector, that lie in aligned units."""
     size = line.dtype.width // 8
@@ -680,6 +681,7 @@ __all__ = [
     "pick",
     "power",
     "unit_of",
+    "units_within",
     "when",
     "wide_of",
 ]

@@ -15,7 +15,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from .form import UNIT_BYTES, Form
-from .lines import Lines, Place, unit_of, when
+from .lines import Lines, Place, unit_of, units_within, when
 
 if TYPE_CHECKING:
     from flydsl.expr.annotations import Value
@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 
 def ring_bytes(form: Form, vectors: int) -> int:
     """Shared memory of a block for its vectors and the ring."""
-    return (vectors * form.turns + form.ring) * form.block * UNIT_BYTES if form.ring else 0
+    return (vectors * form.turns * _vector_units(form) + form.ring * form.block) * UNIT_BYTES if form.ring else 0
+
+
+def _vector_units(form: Form) -> int:
+    """Units of a vector that go with a chunk; where rows lie across them, one more."""
+    return form.block + bool(form.shifted)
 
 
 class StayingLines(Lines):
@@ -34,9 +39,18 @@ class StayingLines(Lines):
         self._stay = stay
 
     def _load(self, name: str, at: Place, row: fx.Int32 | None) -> Value:
-        if name in self._stay.vectors and at.key is not None and at.size > 1:
-            return self._stay.vector(name, at.key)
-        return super()._load(name, at, row)
+        if name not in self._stay.vectors or at.key is None or at.size == 1:
+            return super()._load(name, at, row)
+        pair = self._stay.vector(name, at.key, self.body)
+        return self._across(self.arrays[name], pair) if len(pair) > 1 else pair[0]
+
+    def edge(self, *names: str) -> list[Value]:
+        """What the thread has of arrays at the edge of the row, if there are edges."""
+        return [self._raw(name, at, None) for name in names for at in self._edge()]
+
+    def take_edge(self, name: str, values: Sequence[Value]) -> None:
+        """Use what was read there before."""
+        self._kept.update({(name, cast(int, at.key)): v for at, v in zip(self._edge(), values, strict=True)})
 
 
 class Stay:
@@ -49,12 +63,14 @@ class Stay:
         self.shared = fx.SharedAllocator()
         self.first, self.step = fx.block_idx.x // form.cluster, fx.grid_dim.x // form.cluster
         self.begin = nv.cluster.rank() * form.block if form.cluster > 1 else fx.Int32(0)
-        self.units = n // form.unit
         self.full = nv.MBarrier(self.shared.allocate(fx.Array[fx.Int64, form.ring + 1, 8]).peek().ptr)
-        chunks = form.turns * len(self.vectors) + form.ring
-        size = form.block * form.unit
-        layout = fx.make_layout((form.unit, form.block, chunks), (1, form.unit, size))
-        self.chunks = fx.make_view(fx.get_dyn_shared(x.dtype), layout)
+        base, unit = fx.get_dyn_shared(x.dtype), form.unit
+        wide, chunks = _vector_units(form), form.turns * len(self.vectors)
+        self.kept = fx.make_view(base, fx.make_layout((unit, wide, max(chunks, 1)), (1, unit, wide * unit)))
+        size = form.block * unit
+        self.ring = fx.make_view(
+            base + chunks * wide * unit, fx.make_layout((unit, form.block, form.ring), (1, unit, size))
+        )
         self._start()
 
     def _start(self) -> None:
@@ -72,7 +88,8 @@ class Stay:
                 self._bring(self.first + ahead * self.step, turn, fx.Int32(number))
             if not self.vectors:
                 return
-            counts = [self._units(fx.Int32(turn)) for turn in range(form.turns)]
+            most = _vector_units(form)
+            counts = [self._units(turn, self.n // form.unit, most) for turn in range(form.turns)]
             total = counts[0]
             for count in counts[1:]:
                 total = total + count
@@ -80,7 +97,7 @@ class Stay:
             for place, v in enumerate(self.vectors.values()):
                 for turn, count in enumerate(counts):
                     number = place * form.turns + turn
-                    self._copy(v, fx.Int32(turn), self.chunks[None, None, number], ready, count)
+                    self._copy(v, fx.Int32(0), turn, self.kept[None, None, number], ready, count)
 
         leads = fx.thread_idx.x == 0
         when(leads, set_up)
@@ -90,16 +107,21 @@ class Stay:
             fx.barrier()
         when(leads, bring)
 
-    def _units(self, turn: fx.Int32) -> fx.Int32:
-        """Units of this block in a turn."""
-        form = self.form
-        return fx.min(fx.max(self.units - turn * form.team - self.begin, fx.Int32(0)), fx.Int32(form.block))
+    def _units(self, turn: int, units: fx.Int32, most: int) -> fx.Int32:
+        """Of the units of a line those of this block in a turn."""
+        return fx.min(fx.max(units - turn * self.form.team - self.begin, fx.Int32(0)), fx.Int32(most))
 
     def _copy(
-        self, line: fx.Tensor, turn: fx.Int32, place: fx.Tensor, barrier: fx.nvgpu.MBarrier, count: fx.Int32
+        self,
+        line: fx.Tensor,
+        head: fx.Int32,
+        turn: int,
+        place: fx.Tensor,
+        barrier: fx.nvgpu.MBarrier,
+        count: fx.Int32,
     ) -> None:
         """Start the copy of a turn's units of a line, where it has some."""
-        start = unit_of(line, (turn * self.form.team + self.begin) * self.form.unit, self.form.unit)
+        start = unit_of(line, head + (turn * self.form.team + self.begin) * self.form.unit, self.form.unit)
 
         def copy() -> None:
             fx.nvgpu.bulk_load(fx.get_iter(start), place, barrier, nbytes=count * UNIT_BYTES)
@@ -108,45 +130,49 @@ class Stay:
 
     def _bring(self, row: fx.Int32, turn: int, stage: fx.Int32) -> None:
         """Start the copy of a chunk of a row, if there is such a row."""
-        form, at = self.form, fx.Int32(turn)
+        form = self.form
 
         def bring() -> None:
-            count, barrier = self._units(at), self.full[stage]
+            line = self.x[row, None]
+            head, body = units_within(form, line, self.n)
+            count, barrier = self._units(turn, body, form.block), self.full[stage]
             barrier.expect_tx(count * UNIT_BYTES)
-            place = self.chunks[None, None, stage + form.turns * len(self.vectors)]
-            self._copy(self.x[row, None], at, place, barrier, count)
+            self._copy(line, head, turn, self.ring[None, None, stage], barrier, count)
 
         when(row < self.m, bring)
 
-    def vector(self, name: str, turn: int) -> Value:
-        """The thread's unit of a vector."""
-        first = fx.Int32(list(self.vectors).index(name) * self.form.turns)
-        return self._unit(turn, first + turn, first)
+    def vector(self, name: str, turn: int, body: fx.Int32) -> list[fx.Vector]:
+        """The thread's unit of a vector, or the two that its unit of a row of `body` units lies across."""
+        first = list(self.vectors).index(name) * self.form.turns
+        thread, chunk = self._place(turn, body, fx.Int32(first + turn), fx.Int32(first))
+        places = (thread, thread + 1) if self.form.shifted else (thread,)
+        return [cast("fx.Vector", self.kept[None, at, chunk].load()) for at in places]
 
-    def _unit(self, turn: int, chunk: fx.Int32, first: fx.Int32) -> Value:
-        """The thread's unit of a chunk; one of the chunk, or of that of the first turn, where the last has none."""
-        thread = fx.thread_idx.x
-        if turn and turn == self.form.turns - 1:
-            count = self._units(fx.Int32(turn))
+    def _place(
+        self, turn: int, body: fx.Int32, chunk: fx.Int32, first: fx.Int32
+    ) -> tuple[fx.Int32, fx.Int32]:
+        """The thread's unit in a chunk of a row; another's, maybe of the first turn, where the last turn has none."""
+        thread = fx.Int32(fx.thread_idx.x)
+        if turn < self.form.turns - 1:
+            return thread, chunk
+        count = self._units(turn, body, self.form.block)
+        if turn:
             chunk = (count > 0).select(chunk, first)
-            thread = fx.min(thread, fx.max(count - 1, 0))
-        elif not turn and self.form.turns == 1:
-            thread = fx.min(thread, self._units(fx.Int32(0)) - 1)
-        return self.chunks[None, thread, chunk].load()
+        return fx.min(thread, fx.max(count - 1, 0)), chunk
 
     def ready(self) -> None:
         """Wait for the vectors."""
         if self.vectors:
             self.full[self.form.ring].wait(0)
 
-    def _read(self, stage: fx.Int32, phase: fx.Int32) -> list[Value]:
+    def _read(self, body: fx.Int32, stage: fx.Int32, phase: fx.Int32) -> list[Value]:
         """The thread's units of a row, the first of which lies at `stage` of the ring."""
-        form, base = self.form, self.form.turns * len(self.vectors)
         found: list[Value] = []
-        for turn in range(form.turns):
+        for turn in range(self.form.turns):
             at, parity = self._further(stage, phase, turn)
             self.full[at].wait(parity)
-            found.append(self._unit(turn, base + at, base + stage))
+            thread, chunk = self._place(turn, body, at, stage)
+            found.append(self.ring[None, thread, chunk].load())
         return found
 
     def _further(self, stage: fx.Int32, phase: fx.Int32, count: int) -> tuple[fx.Int32, fx.Int32]:
@@ -162,10 +188,17 @@ class Stay:
         form = self.form
         ahead, first = divmod(form.ring, form.turns)
 
+        def lines_of(row: fx.Int32) -> StayingLines:
+            return StayingLines(self, row, x=self.x, **self.vectors, **arrays)
+
         def one(row: fx.Int32, carried: Sequence[Value]) -> list[Value]:
-            stage, phase, turn = (cast("fx.Int32", v) for v in carried)
-            lines = StayingLines(self, row, x=self.x, **self.vectors, **arrays)
-            lines.take(self._read(stage, phase), "x")
+            stage, phase, turn = (cast("fx.Int32", v) for v in carried[:3])
+            lines = lines_of(row)
+            # What lies at edges comes from memory: of the row with the row before, of vectors before they are needed.
+            lines.take_edge("x", carried[3:])
+            coming = lines_of(fx.min(row + self.step, self.m - 1)).edge("x")
+            lines.edge(*self.vectors)
+            lines.take(self._read(lines.body, stage, phase), "x")
             lines.round = turn
 
             def release() -> None:
@@ -178,9 +211,10 @@ class Stay:
                 when(fx.thread_idx.x == 0, bring)
 
             work(lines, release)
-            return [*self._further(stage, phase, form.turns), 1 - turn]
+            return [*self._further(stage, phase, form.turns), 1 - turn, *coming]
 
-        _over_rows(self.first, self.m, self.step, [fx.Int32(0)] * 3, one)
+        start = [*[fx.Int32(0)] * 3, *lines_of(fx.min(self.first, self.m - 1)).edge("x")]
+        _over_rows(self.first, self.m, self.step, start, one)
 
 
 @flyc.jit
