@@ -72,8 +72,6 @@ class Lines:
         self._left: set[tuple[str, int]] = set()
         self._fresh = form.turns
         self._met = form.cluster == 1 or form.ring > 0
-        self.round: fx.Int32 | None = None
-        """0 and 1 in turns, where a block goes from row to row and no barrier lies between them."""
         if not self._met:
             # Nobody writes into a block that has not begun; the copies of the row are started meanwhile.
             fx.nvgpu.cluster.arrive(relaxed=True)
@@ -343,8 +341,11 @@ class Lines:
     def join(self, values: Sequence[fx.Numeric]) -> tuple[list[list[fx.Numeric]], int]:
         """The values of all warps of a row, as `gather` gives them."""
         self._prepare()
+        return self._gather(values)
+
+    def _gather(self, values: Sequence[fx.Numeric]) -> tuple[list[list[fx.Numeric]], int]:
         assert self._shared is not None
-        return gather(self.form, values, self._shared, self.round)
+        return gather(self.form, values, self._shared)
 
     def squares(self, term: Callable[[Place], Value]) -> fx.Numeric:
         """The sum of the squares of a row's terms: a product and a sum are one instruction."""
@@ -380,9 +381,13 @@ class Lines:
         return [pick(at.here, t, _nothing(op)) for t, op in zip(terms, ops, strict=True)]
 
     def meet(self, values: Sequence[fx.Numeric], ops: Sequence[fx.ReductionOp]) -> list[fx.Numeric]:
-        """The values of the threads of a row combined, in all of them."""
-        self._prepare()
-        return meet(self.form, values, ops, self._shared, self.round)
+        """The values of the threads of a row combined, in all of them; one barrier if they are several warps."""
+        found = reduce_warp(self.form, values, ops)
+        if self.form.team <= fx.num_warp_threads():
+            return found
+        gathered, width = self.join(found)
+        combined = [cast("fx.Numeric", _all(op, some)) for some, op in zip(gathered, ops, strict=True)]
+        return [fx.coop.warp_reduce(v, op, width=width) for v, op in zip(combined, ops, strict=True)]
 
     def _prepare(self) -> None:
         """What a meeting needs of the block, and of the cluster."""
@@ -577,53 +582,30 @@ def reduce_warp(form: Form, values: Sequence[fx.Numeric], ops: Sequence[fx.Reduc
     return [fx.coop.warp_reduce(v, op, width=width) if width > 1 else v for v, op in zip(values, ops, strict=True)]
 
 
-def meet(
-    form: Form,
-    values: Sequence[fx.Numeric],
-    ops: Sequence[fx.ReductionOp],
-    shared: fx.SharedAllocator | None,
-    turn: fx.Int32 | None = None,
-) -> list[fx.Numeric]:
-    """The values of the threads of a team combined, in all of them; one barrier if a team has several warps."""
-    found = reduce_warp(form, values, ops)
-    if form.team <= fx.num_warp_threads() or shared is None:
-        return found
-    gathered, width = gather(form, found, shared, turn)
-    combined = [cast("fx.Numeric", _all(op, some)) for some, op in zip(gathered, ops, strict=True)]
-    return [fx.coop.warp_reduce(v, op, width=width) for v, op in zip(combined, ops, strict=True)]
-
-
-def gather(
-    form: Form, values: Sequence[fx.Numeric], shared: fx.SharedAllocator, turn: fx.Int32 | None = None
-) -> tuple[list[list[fx.Numeric]], int]:
-    """The values of all warps of a team, spread over the lanes of each: some a lane, equal ones every `width` lanes.
-
-    With `turn`, 0 or 1, they lie at other places than those of the turn before, which others may still be reading.
-    """
+def gather(form: Form, values: Sequence[fx.Numeric], shared: fx.SharedAllocator) -> tuple[list[list[fx.Numeric]], int]:
+    """The values of all warps of a team, spread over the lanes of each: some a lane, equal ones every `width` lanes."""
     lanes = fx.num_warp_threads()
     lane, warp = fx.thread_idx.x % lanes, fx.thread_idx.x // lanes
     warps = form.team // lanes
-    count = form.rows * warps
-    slots = [shared.allocate(fx.Array[type(v), count if turn is None else 2 * count, 16]).peek() for v in values]
-    base = fx.Int32(0) if turn is None else turn * count
+    slots = [shared.allocate(fx.Array[type(v), form.rows * warps, 16]).peek() for v in values]
 
     def leave(places: Sequence[fx.Array | fx.Tensor], at: fx.Int32) -> None:
         for slot, v in zip(places, values, strict=True):
             slot[at] = v
 
     if form.cluster == 1:
-        when(lane == 0, lambda: leave(slots, base + warp))
+        when(lane == 0, lambda: leave(slots, warp))
         fx.barrier()
-        at = base + fx.thread_idx.x // form.team * warps + lane % warps
+        at = fx.thread_idx.x // form.team * warps + lane % warps
         return [[s[at]] for s in slots], warps
     # A lane for each block of the cluster; no block leaves before it has met the others.
     cluster = fx.nvgpu.cluster
-    views = [fx.make_view(s.ptr, fx.make_layout(warps if turn is None else 2 * warps, 1)) for s in slots]
-    own = base + cluster.rank() * (warps // form.cluster) + warp
+    views = [fx.make_view(s.ptr, fx.make_layout(warps, 1)) for s in slots]
+    own = cluster.rank() * (warps // form.cluster) + warp
     when(lane < form.cluster, lambda: leave([cluster.peer(v, lane) for v in views], own))
     cluster.sync()
     width = min(warps, lanes)
-    return [[s[base + lane % width + i * width] for i in range(warps // width)] for s in slots], width
+    return [[s[lane % width + turn * width] for turn in range(warps // width)] for s in slots], width
 
 
 @flyc.jit
@@ -677,7 +659,6 @@ __all__ = [
     "either",
     "gather",
     "logarithm",
-    "meet",
     "pick",
     "power",
     "unit_of",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import flydsl.compiler as flyc
@@ -71,20 +70,11 @@ def norm_rows_kernel(
     centred: fx.Constexpr[bool],
     form: fx.Constexpr[Form],
 ):
-    def one(lines: Lines, read: Callable[[], None] | None = None) -> None:
-        norm_row(lines, means, scales, eps, centred, read)
+    def one(lines: Lines) -> None:
+        norm_row(lines, means, scales, eps, centred)
 
     if fx.const_expr(form.ring > 0):
-        stay = Stay(form, x, m, n, {"weight": weight, "bias": bias})
-
-        def met(lines: Lines, release: Callable[[], None]) -> None:
-            def read() -> None:
-                release()
-                stay.ready()
-
-            one(lines, read)
-
-        stay.over_rows(met, out=out)
+        Stay(form, x, m, n, {"weight": weight, "bias": bias}).over_rows(one, out=out)
     else:
         one(Lines(form, row_of(form), m, n, x=x, residual=residual, weight=weight, bias=bias, out=out, summed=summed))
 
@@ -95,15 +85,12 @@ def norm_row(
     scales: fx.Tensor | None,
     eps: fx.Float64,
     centred: bool,
-    read: Callable[[], None] | None = None,
 ) -> None:
-    """One row; `read` is called when all threads have read it."""
+    """One row."""
     # Weight and bias come late, from L1: their registers let a multiprocessor work on more rows meanwhile.
     lines.fetch("x", "residual")
     narrow = lines.arrays["out"].dtype.width < 32
     mean, scale = statistics(lines, lines.wide(eps), centred, narrow)
-    if read is not None:
-        read()
 
     def leave() -> None:
         if means is not None and mean is not None:

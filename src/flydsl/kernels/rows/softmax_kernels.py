@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 import flydsl.compiler as flyc
@@ -113,16 +112,14 @@ def softmax_rows_kernel(
     x: fx.Tensor, out: fx.Tensor, m: fx.Int32, n: fx.Int32, log: fx.Constexpr[bool], form: fx.Constexpr[Form]
 ):
     if fx.const_expr(form.ring > 0):
-        Stay(form, x, m, n, {}).over_rows(lambda lines, release: softmax_row(lines, log, release), out=out)
+        Stay(form, x, m, n, {}).over_rows(lambda lines: softmax_row(lines, log), out=out)
     else:
         softmax_row(Lines(form, row_of(form), m, n, x=x, out=out), log)
 
 
-def softmax_row(lines: Lines, log: bool, read: Callable[[], None] | None = None) -> None:
-    """One row; `read` is called when all threads have read it."""
+def softmax_row(lines: Lines, log: bool) -> None:
+    """One row."""
     top, mine, total = top_of_all_and_warp(lines, "x")
-    if read is not None:
-        read()
     if log:
         shift = top + logarithm(total)
         lines.each(lambda at: lines.write("out", at, lines.read("x", at) - shift), ["x"])

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from flydsl.expr.annotations import Value
 
 
+Meeting = Callable[[Sequence[fx.Numeric]], tuple[list[list[fx.Numeric]], int]]
+"""How the warps of a row get each other's values: as `Lines.join` gives them."""
+WORDS = UNIT_BYTES // 4
+
+
 def ring_bytes(form: Form, vectors: int) -> int:
     """Shared memory of a block for its vectors and the ring."""
     return (vectors * form.turns * _vector_units(form) + form.ring * form.block) * UNIT_BYTES if form.ring else 0
@@ -34,9 +39,14 @@ def _vector_units(form: Form) -> int:
 class StayingLines(Lines):
     """A row that came through the ring, and vectors beside it that lie in shared memory."""
 
-    def __init__(self, stay: Stay, row: fx.Int32, **arrays: fx.Tensor | None):
+    def __init__(self, stay: Stay, row: fx.Int32, meet: Meeting | None = None, **arrays: fx.Tensor | None):
         super().__init__(stay.form, row, stay.m, stay.n, stay.shared, **arrays)
-        self._stay = stay
+        self._stay, self._meeting = stay, meet
+
+    def _gather(self, values: Sequence[fx.Numeric]) -> tuple[list[list[fx.Numeric]], int]:
+        meet, self._meeting = self._meeting, None
+        assert meet is not None, "the threads of a row that came through the ring meet once"
+        return meet(values)
 
     def _load(self, name: str, at: Place, row: fx.Int32 | None) -> Value:
         if name not in self._stay.vectors or at.key is None or at.size == 1:
@@ -63,7 +73,7 @@ class Stay:
         self.shared = fx.SharedAllocator()
         self.first, self.step = fx.block_idx.x // form.cluster, fx.grid_dim.x // form.cluster
         self.begin = nv.cluster.rank() * form.block if form.cluster > 1 else fx.Int32(0)
-        self.full = nv.MBarrier(self.shared.allocate(fx.Array[fx.Int64, form.ring + 1, 8]).peek().ptr)
+        self.full = nv.MBarrier(self.shared.allocate(fx.Array[fx.Int64, form.ring + 3, 8]).peek().ptr)
         base, unit = fx.get_dyn_shared(x.dtype), form.unit
         wide, chunks = _vector_units(form), form.turns * len(self.vectors)
         self.kept = fx.make_view(base, fx.make_layout((unit, wide, max(chunks, 1)), (1, unit, wide * unit)))
@@ -71,6 +81,13 @@ class Stay:
         self.ring = fx.make_view(
             base + chunks * wide * unit, fx.make_layout((unit, form.block, form.ring), (1, unit, size))
         )
+        # Two places for what warps leave, in turns: others may still be reading the values of the row before.
+        warps = form.team // fx.num_warp_threads()
+        self.found = self.shared.allocate(fx.Array[fx.Float32, 2 * warps * WORDS, UNIT_BYTES]).peek().ptr
+        self.left = self.found
+        if form.cluster > 1:
+            own = warps // form.cluster
+            self.left = self.shared.allocate(fx.Array[fx.Float32, 2 * own * WORDS, UNIT_BYTES]).peek().ptr
         self._start()
 
     def _start(self) -> None:
@@ -80,6 +97,8 @@ class Stay:
         def set_up() -> None:
             for i in range(form.ring + 1):
                 self.full[i].init(1)
+            for i in range(2 if form.cluster > 1 else 0):
+                self.full[form.ring + 1 + i].init(1 + form.cluster)
             fx.nvgpu.fence_mbarrier_init()
 
         def bring() -> None:
@@ -160,11 +179,6 @@ class Stay:
             chunk = (count > 0).select(chunk, first)
         return fx.min(thread, fx.max(count - 1, 0)), chunk
 
-    def ready(self) -> None:
-        """Wait for the vectors."""
-        if self.vectors:
-            self.full[self.form.ring].wait(0)
-
     def _read(self, body: fx.Int32, stage: fx.Int32, phase: fx.Int32) -> list[Value]:
         """The thread's units of a row, the first of which lies at `stage` of the ring."""
         found: list[Value] = []
@@ -183,23 +197,64 @@ class Stay:
         again = at >= ring
         return again.select(at - ring, at), again.select(1 - phase, phase)
 
-    def over_rows(self, work: Callable[[StayingLines, Callable[[], None]], None], **arrays: fx.Tensor | None) -> None:
-        """`work` on each row; it calls what it is given as soon as all threads have read the row."""
+    def _meet(
+        self, values: Sequence[fx.Numeric], number: fx.Int32, release: Callable[[], None]
+    ) -> tuple[list[list[fx.Numeric]], int]:
+        """The values of all warps of row `number` of this block; `release` is called when its threads have read it."""
+        form, lanes = self.form, fx.num_warp_threads()
+        thread, turn = fx.Int32(fx.thread_idx.x), number % 2
+        warps = form.team // lanes
+        own = warps // form.cluster
+        several = form.cluster > 1
+        left, found = (
+            fx.make_view(place, fx.make_layout((WORDS, count, 2), (1, WORDS, WORDS * count)))
+            for place, count in ((self.left, own), (self.found, warps))
+        )
+        mine = left if several else found
+
+        def leave() -> None:
+            words = [*values, *[fx.Float32(0.0)] * (WORDS - len(values))]
+            mine[None, thread // lanes, turn].store(fx.Vector.from_elements(words, fx.Float32))
+            if several:
+                fx.nvgpu.fence_proxy_async()
+
+        when(thread % lanes == 0, leave)
+        fx.barrier()
+        release()
+        if several:
+            # A barrier of the cluster would wait for all that was stored, and forget the caches.
+            here, rank = self.full[form.ring + 1 + turn], fx.nvgpu.cluster.rank()
+            place = fx.make_view(
+                fx.get_iter(found), fx.make_layout((WORDS * own, form.cluster, 2), (1, WORDS * own, WORDS * warps))
+            )
+            source = fx.make_view(fx.get_iter(left), fx.make_layout((WORDS * own, 2), (1, WORDS * own)))
+
+            def send() -> None:
+                fx.nvgpu.bulk_send(
+                    source[None, turn], place[None, rank, turn], here, thread, nbytes=own * UNIT_BYTES
+                )  # fmt: skip
+                here.arrive_remote(thread)  # all that this block has read is behind it
+
+            when(thread == 0, lambda: here.expect_tx(warps * UNIT_BYTES))
+            when(thread < form.cluster, send)
+            here.wait(number // 2 % 2)
+        if self.vectors:
+            self.full[form.ring].wait(0)
+        width = min(warps, lanes)
+        lane = thread % width
+        units = [found[None, lane + i * width, turn].load() for i in range(warps // width)]
+        return [[cast("fx.Numeric", u[i]) for u in units] for i in range(len(values))], width
+
+    def over_rows(self, work: Callable[[StayingLines], None], **arrays: fx.Tensor | None) -> None:
+        """`work` on each row."""
         form = self.form
         ahead, first = divmod(form.ring, form.turns)
 
-        def lines_of(row: fx.Int32) -> StayingLines:
-            return StayingLines(self, row, x=self.x, **self.vectors, **arrays)
+        def lines_of(row: fx.Int32, meet: Meeting | None = None) -> StayingLines:
+            return StayingLines(self, row, meet, x=self.x, **self.vectors, **arrays)
 
         def one(row: fx.Int32, carried: Sequence[Value]) -> list[Value]:
-            stage, phase, turn = (cast("fx.Int32", v) for v in carried[:3])
-            lines = lines_of(row)
-            # What lies at edges comes from memory: of the row with the row before, of vectors before they are needed.
-            lines.take_edge("x", carried[3:])
-            coming = lines_of(fx.min(row + self.step, self.m - 1)).edge("x")
-            lines.edge(*self.vectors)
-            lines.take(self._read(lines.body, stage, phase), "x")
-            lines.round = turn
+            stage, phase, number = (cast("fx.Int32", v) for v in carried[:3])
 
             def release() -> None:
                 def bring() -> None:
@@ -210,11 +265,19 @@ class Stay:
 
                 when(fx.thread_idx.x == 0, bring)
 
-            work(lines, release)
-            return [*self._further(stage, phase, form.turns), 1 - turn, *coming]
+            lines = lines_of(row, lambda values: self._meet(values, number, release))
+            # What lies at edges comes from memory: of the row with the row before, of vectors before they are needed.
+            lines.take_edge("x", carried[3:])
+            coming = lines_of(fx.min(row + self.step, self.m - 1)).edge("x")
+            lines.edge(*self.vectors)
+            lines.take(self._read(lines.body, stage, phase), "x")
+            work(lines)
+            return [*self._further(stage, phase, form.turns), number + 1, *coming]
 
         start = [*[fx.Int32(0)] * 3, *lines_of(fx.min(self.first, self.m - 1)).edge("x")]
         _over_rows(self.first, self.m, self.step, start, one)
+        if form.cluster > 1:
+            fx.nvgpu.cluster.sync()  # nobody leaves while its values are on their way
 
 
 @flyc.jit
