@@ -9,9 +9,9 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.expr.nvgpu.target import trace_target
 
-from .form import PROCESSORS, UNIT_BYTES, Form
+from .form import UNIT_BYTES, Form
 from .lines import ADD, MAX, Lines, Place, logarithm, pick, power
-from .staying import Stay, ring_bytes
+from .staying import Stay, ring_bytes, staying_blocks
 
 if TYPE_CHECKING:
     from flydsl.expr.annotations import Value
@@ -30,7 +30,7 @@ def row_of(form: Form) -> fx.Int32:
 def blocks_for(form: Form, m: fx.Int32) -> fx.Int32:
     """Blocks for all rows, or as many as find a place."""
     if form.ring:
-        return fx.min(m, fx.Int32(max(form.resident, 1) * PROCESSORS // form.cluster)) * form.cluster
+        return staying_blocks(form, m)
     return m * form.cluster if form.cluster > 1 else fx.ceildiv(m, form.rows)
 
 

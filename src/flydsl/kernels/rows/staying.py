@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl.expr.nvgpu.target import trace_target
+from flydsl.target import architecture
 
 from .form import UNIT_BYTES, Form
 from .lines import Lines, Place, unit_of, units_within, when
@@ -29,6 +31,18 @@ WORDS = UNIT_BYTES // 4
 def ring_bytes(form: Form, vectors: int) -> int:
     """Shared memory of a block for its vectors and the ring."""
     return (vectors * form.turns * _vector_units(form) + form.ring * form.block) * UNIT_BYTES if form.ring else 0
+
+
+def multiprocessors() -> int:
+    """Blocks that stay, one on each multiprocessor; where it is not known, as many as the largest GPU has."""
+    target = trace_target()
+    entry = None if target is None else architecture(target.arch)
+    return (entry.multiprocessors if entry is not None else None) or 148
+
+
+def staying_blocks(form: Form, m: fx.Int32) -> fx.Int32:
+    """As many blocks as find a place, in whole clusters."""
+    return fx.min(m, fx.Int32(max(form.resident, 1) * multiprocessors() // form.cluster)) * form.cluster
 
 
 def _vector_units(form: Form) -> int:
@@ -167,9 +181,7 @@ class Stay:
         places = (thread, thread + 1) if self.form.shifted else (thread,)
         return [cast("fx.Vector", self.kept[None, at, chunk].load()) for at in places]
 
-    def _place(
-        self, turn: int, body: fx.Int32, chunk: fx.Int32, first: fx.Int32
-    ) -> tuple[fx.Int32, fx.Int32]:
+    def _place(self, turn: int, body: fx.Int32, chunk: fx.Int32, first: fx.Int32) -> tuple[fx.Int32, fx.Int32]:
         """The thread's unit in a chunk of a row; another's, maybe of the first turn, where the last turn has none."""
         thread = fx.Int32(fx.thread_idx.x)
         if turn < self.form.turns - 1:
@@ -220,7 +232,6 @@ class Stay:
 
         when(thread % lanes == 0, leave)
         fx.barrier()
-        release()
         if several:
             # A barrier of the cluster would wait for all that was stored, and forget the caches.
             here, rank = self.full[form.ring + 1 + turn], fx.nvgpu.cluster.rank()
@@ -237,7 +248,10 @@ class Stay:
 
             when(thread == 0, lambda: here.expect_tx(warps * UNIT_BYTES))
             when(thread < form.cluster, send)
+            release()
             here.wait(number // 2 % 2)
+        else:
+            release()
         if self.vectors:
             self.full[form.ring].wait(0)
         width = min(warps, lanes)
@@ -268,13 +282,14 @@ class Stay:
             lines = lines_of(row, lambda values: self._meet(values, number, release))
             # What lies at edges comes from memory: of the row with the row before, of vectors before they are needed.
             lines.take_edge("x", carried[3:])
-            coming = lines_of(fx.min(row + self.step, self.m - 1)).edge("x")
+            further = row + self.step
+            coming = lines_of((further < self.m).select(further, row)).edge("x")
             lines.edge(*self.vectors)
             lines.take(self._read(lines.body, stage, phase), "x")
             work(lines)
             return [*self._further(stage, phase, form.turns), number + 1, *coming]
 
-        start = [*[fx.Int32(0)] * 3, *lines_of(fx.min(self.first, self.m - 1)).edge("x")]
+        start = [*[fx.Int32(0)] * 3, *lines_of(self.first).edge("x")]
         _over_rows(self.first, self.m, self.step, start, one)
         if form.cluster > 1:
             fx.nvgpu.cluster.sync()  # nobody leaves while its values are on their way
@@ -293,4 +308,4 @@ def _over_rows(
     return values
 
 
-__all__ = ["Stay", "StayingLines", "ring_bytes"]
+__all__ = ["Stay", "StayingLines", "multiprocessors", "ring_bytes", "staying_blocks"]

@@ -1,0 +1,90 @@
+"""Rows that pass through a ring in shared memory, in blocks that stay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flydsl.kernels.rows.form import Form
+from flydsl.kernels.rows.norm_kernels import norm_rows
+from flydsl.kernels.rows.softmax_kernels import softmax_rows
+
+NAMES = ("x", "out", "weight", "bias")
+BLOCK = 64
+
+
+def ring_form(n: int, size: int, cluster: int, ring: int, vectors: bool, narrow: bool) -> Form:
+    """A form whose ring has room for `ring` units of a thread more than a row."""
+    unit = 16 // size
+    whole = n % unit == 0
+    shifted = NAMES[2:] if vectors and not whole else ()
+    team = BLOCK * cluster
+    turns = -(-(n // unit - bool(shifted)) // team)
+    aligned = NAMES if whole else NAMES[:2]
+    return Form(
+        unit, team, 1, turns, not whole, aligned, cluster, shifted, narrow=narrow, ring=turns + ring
+    )  # fmt: skip
+
+
+@pytest.fixture
+def hopper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hopper, emulated and checked."""
+    monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cpu")
+    monkeypatch.setenv("FLYDSL_COMPILE_ARCH", "sm_90a")
+    monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
+
+
+CASES = {
+    "one row": (1, 1024, "f2", 1, 0),
+    "a ring of a row": (270, 1024, "f2", 1, 0),
+    "a ring of two rows, of which the last turn is short": (270, 1000, "f2", 1, 2),
+    "a ring of a part more": (270, 1288, "f2", 1, 1),
+    "rows that begin anywhere": (270, 1021, "f2", 1, 1),
+    "a cluster": (140, 2048, "f2", 2, 1),
+    "a cluster of which one block has nothing in the last turn": (140, 1160, "f2", 2, 2),
+    "rows that begin anywhere, in a cluster": (140, 2043, "f2", 2, 3),
+    "four blocks": (70, 1540, "f4", 4, 1),
+    "f4 rows that begin anywhere": (140, 1022, "f4", 1, 2),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.usefixtures("hopper")
+def test_rows_pass_through_a_ring(case: str, rng: np.random.Generator):
+    """More rows than blocks, the mean far from zero, statistics on the side, and the result in the place of the row."""
+    m, n, dtype, cluster, ring = CASES[case]
+    x = (rng.standard_normal((m, n)) + 20).astype(dtype)
+    w, b = (rng.standard_normal(n).astype(dtype) for _ in range(2))
+    close: Any = {"rtol": 2e-3, "atol": 1e-2} if dtype == "f2" else {"rtol": 1e-4, "atol": 1e-4}
+    form = ring_form(n, x.itemsize, cluster, ring, True, dtype == "f2")
+    d, out = x.astype("f8"), np.full_like(x, np.nan)
+    means, scales = (np.full(m, np.nan, "f4") for _ in range(2))
+    centred = d - d.mean(-1, keepdims=True)
+    scale = 1 / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+    norm_rows(x, None, w, b, out, None, means, scales, m, n, 1e-5, True, form)
+    np.testing.assert_allclose(out, centred * scale * w + b, **close)
+    np.testing.assert_allclose(means, d.mean(-1), rtol=1e-5)
+    np.testing.assert_allclose(scales, scale[:, 0], rtol=1e-5)
+    norm_rows(x, None, w, None, out, None, None, None, m, n, 1e-5, False, form._replace(narrow=False))
+    np.testing.assert_allclose(out, d / np.sqrt((d * d).mean(-1, keepdims=True) + 1e-5) * w, **close)
+    norm_rows(x, None, None, None, out, None, None, None, m, n, 1e-5, True, form)
+    np.testing.assert_allclose(out, centred * scale, **close)
+    form = ring_form(n, x.itemsize, cluster, ring, False, False)
+    e = np.exp(d - d.max(-1, keepdims=True))
+    softmax_rows(x, x, m, n, False, form)
+    np.testing.assert_allclose(x, e / e.sum(-1, keepdims=True), rtol=2e-3 if dtype == "f2" else 2e-5, atol=1e-6)
+
+
+@pytest.mark.usefixtures("hopper")
+def test_infinities_spoil_their_rows_alone(rng: np.random.Generator):
+    """Of rows that follow each other in a block."""
+    m, n = 400, 1000
+    x = rng.standard_normal((m, n)).astype("f2")
+    x[3, 5], x[140, n - 1], x[270, 0] = np.nan, np.inf, -np.inf
+    out = np.full_like(x, np.nan)
+    softmax_rows(x, out, m, n, False, ring_form(n, 2, 1, 1, False, True))
+    assert [int(i) for i in np.flatnonzero(np.isnan(out).any(-1))] == [3, 140] and out[270, 0] == 0
+    norm_rows(x, None, None, None, out, None, None, None, m, n, 1e-5, True, ring_form(n, 2, 1, 1, False, True))
+    assert [int(i) for i in np.flatnonzero(np.isnan(out).any(-1))] == [3, 140, 270]
