@@ -152,12 +152,13 @@ class Stay:
         place: fx.Tensor,
         barrier: fx.nvgpu.MBarrier,
         count: fx.Int32,
+        evict: str | None = None,
     ) -> None:
         """Start the copy of a turn's units of a line, where it has some."""
         start = unit_of(line, head + (turn * self.form.team + self.begin) * self.form.unit, self.form.unit)
 
         def copy() -> None:
-            fx.nvgpu.bulk_load(fx.get_iter(start), place, barrier, nbytes=count * UNIT_BYTES)
+            fx.nvgpu.bulk_load(fx.get_iter(start), place, barrier, nbytes=count * UNIT_BYTES, evict=evict)
 
         when(count > 0, copy)
 
@@ -170,7 +171,8 @@ class Stay:
             head, body = units_within(form, line, self.n)
             count, barrier = self._units(turn, body, form.block), self.full[stage]
             barrier.expect_tx(count * UNIT_BYTES)
-            self._copy(line, head, turn, self.ring[None, None, stage], barrier, count)
+            evict = "first" if form.streamed else None
+            self._copy(line, head, turn, self.ring[None, None, stage], barrier, count, evict)
 
         when(row < self.m, bring)
 
@@ -179,7 +181,7 @@ class Stay:
         first = list(self.vectors).index(name) * self.form.turns
         thread, chunk = self._place(turn, body, fx.Int32(first + turn), fx.Int32(first))
         places = (thread, thread + 1) if self.form.shifted else (thread,)
-        return [cast("fx.Vector", self.kept[None, at, chunk].load()) for at in places]
+        return [self.kept[None, at, chunk].load() for at in places]
 
     def _place(self, turn: int, body: fx.Int32, chunk: fx.Int32, first: fx.Int32) -> tuple[fx.Int32, fx.Int32]:
         """The thread's unit in a chunk of a row; another's, maybe of the first turn, where the last turn has none."""
@@ -257,7 +259,7 @@ class Stay:
         width = min(warps, lanes)
         lane = thread % width
         units = [found[None, lane + i * width, turn].load() for i in range(warps // width)]
-        return [[cast("fx.Numeric", u[i]) for u in units] for i in range(len(values))], width
+        return [[u[i] for u in units] for i in range(len(values))], width
 
     def over_rows(self, work: Callable[[StayingLines], None], **arrays: fx.Tensor | None) -> None:
         """`work` on each row."""
