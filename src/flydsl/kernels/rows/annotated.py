@@ -13,12 +13,11 @@ from __future__ import annotations
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.expr.nvgpu.target import trace_target
-from flydsl.target import KIB
+from flydsl.target import KIB, architecture
 
 from ..extents import check_extents
 from .any_length import THREADS, layer_norm_any_kernel, rms_norm_any_kernel, softmax_any_kernel, unit_of
 from .long import layer_norm_long_kernel, rms_norm_long_kernel, row_bytes, softmax_long_kernel
-from .staying import multiprocessors
 from .wide import Plan, layer_norm_wide_kernel, plan, rms_norm_wide_kernel, softmax_wide_kernel, staged, units_of
 
 LONG_BYTES = 32768
@@ -64,6 +63,13 @@ def _shared_bytes() -> int:
     if target is None or not target.has("cp_async"):
         return 0
     return (target.caps.shared_mem_per_block_optin or 96 * KIB) // (32 * KIB) * 32 * KIB
+
+
+def _multiprocessors() -> int:
+    """Blocks that stay, one on each multiprocessor of the largest GPU."""
+    target = trace_target()
+    entry = None if target is None else architecture(target.arch)
+    return (entry.multiprocessors if entry is not None else None) or 148
 
 
 def _room(x: fx.Tensor, unit: int) -> int:
@@ -151,7 +157,7 @@ def _layer_norm(
     # Weight and bias have places of their own.
     team = _long_team((x, out), (weight, bias), 3, (2 * LONG_THREADS, LONG_THREADS))
     if team:
-        blocks = fx.min(fx.Int32(m), multiprocessors())
+        blocks = fx.min(fx.Int32(m), _multiprocessors())
         layer_norm_long_kernel(x, weight, bias, out, fx.Int32(m), eps, team).launch(
             grid=blocks, block=team, smem=3 * row_bytes(x, team), stream=stream
         )

@@ -81,6 +81,8 @@ class Form(NamedTuple):
     """Blocks that a multiprocessor is to have registers for; 0: as many as it turns out."""
     ring: int = 0
     """Units of a thread that are on their way through shared memory, where blocks stay and go from row to row."""
+    stays: int = 0
+    """Blocks, or clusters of them, that share all rows, where they stay."""
 
     @property
     def block(self) -> int:

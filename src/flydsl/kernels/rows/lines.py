@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl.expr.nvgpu.target import trace_target
 
 from .form import UNIT_BYTES, Form
 
@@ -70,6 +71,7 @@ class Lines:
         self._last = False
         self._pass = 0
         self._left: set[tuple[str, int]] = set()
+        self._copying = False
         self._fresh = form.turns
         self._met = form.cluster == 1 or form.ring > 0
         if not self._met:
@@ -141,25 +143,46 @@ class Lines:
         return self._kept[name, at.key]
 
     def _waiting(self, name: str, at: Place) -> Value:
-        """A unit of a row, which the first to ask leaves in shared memory for the next pass.
+        """A unit of a row, which was copied to shared memory, or which the first to ask leaves there.
 
         A thread reads back only what it has left there itself. Vectors along the row are read as often as asked.
         """
-        array, turn, form = self.arrays[name], at.key, self.form
+        array, turn = self.arrays[name], cast(int, at.key)
         if array.rank != 2:
             return self._load(name, at, None)
-        assert turn is not None
+        if (name, turn) in self._left:
+            if self._copying:
+                fx.nvgpu.cp_async_wait_all()
+                self._copying = False
+            return self._slot(name, turn).load()
+        self._left.add((name, turn))
+        value = self._load(name, at, None)
+        self._slot(name, turn).store(cast("fx.Vector", value))
+        return value
+
+    def _slot(self, name: str, turn: int) -> fx.Tensor:
+        """Where a unit waits."""
+        form = self.form
         if name not in self._waits:
             self._waits.append(name)
         number = turn - form.turns + form.parked * (1 + self._waits.index(name))
         start = (number * form.block + fx.thread_idx.x) * form.unit
-        slot = fx.make_view(fx.get_dyn_shared(array.dtype) + start, fx.make_layout(form.unit, 1))
-        if (name, turn) in self._left:
-            return slot.load()
+        place = fx.get_dyn_shared(self.arrays[name].dtype)
+        return fx.make_view(place, fx.make_layout((form.unit, 2**20), (1, form.unit)))[None, start // form.unit]
+
+    def _send(self, name: str, at: Place) -> None:
+        """Start the copy of a unit to where it waits, where there are such copies: no register holds it meanwhile."""
+        array, turn = self.arrays[name], cast(int, at.key)
+        target = trace_target()
+        # Where most units wait, they would take all registers on their way.
+        copies = 2 * self.form.parked > self.form.turns and target is not None and target.has("cp_async")
+        copies = copies and name in self.form.aligned
+        if array.rank != 2 or not copies or (name, turn) in self._left:
+            return
         self._left.add((name, turn))
-        value = self._load(name, at, None)
-        slot.store(cast("fx.Vector", value))
-        return value
+        self._copying = True
+        atom = fx.make_copy_atom(fx.nvgpu.CpAsync128b(), array.dtype)
+        fx.copy_atom_call(atom, unit_of(self.line(array), at.at, at.size), self._slot(name, turn))
 
     def _load(self, name: str, at: Place, row: fx.Int32 | None) -> Value:
         line = self.line(self.arrays[name], row)
@@ -198,7 +221,9 @@ class Lines:
             for name in names:
                 if name in self.arrays:
                     for at in (*self.turns(), *self._edge()):
-                        if not at.parked:
+                        if at.parked:
+                            self._send(name, at)
+                        else:
                             self._raw(name, at, None)
 
     def held(self, *names: str) -> list[Value]:

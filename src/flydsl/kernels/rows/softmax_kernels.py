@@ -11,7 +11,7 @@ from flydsl.expr.nvgpu.target import trace_target
 
 from .form import UNIT_BYTES, Form
 from .lines import ADD, MAX, Lines, Place, logarithm, pick, power
-from .staying import Stay, ring_bytes, staying_blocks
+from .staying import Stay, ring_bytes
 
 if TYPE_CHECKING:
     from flydsl.expr.annotations import Value
@@ -28,9 +28,9 @@ def row_of(form: Form) -> fx.Int32:
 
 
 def blocks_for(form: Form, m: fx.Int32) -> fx.Int32:
-    """Blocks for all rows, or as many as find a place."""
+    """Blocks for all rows."""
     if form.ring:
-        return staying_blocks(form, m)
+        return fx.min(m, fx.Int32(form.stays)) * form.cluster
     return m * form.cluster if form.cluster > 1 else fx.ceildiv(m, form.rows)
 
 

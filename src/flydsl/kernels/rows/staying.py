@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.expr.nvgpu.target import trace_target
-from flydsl.target import architecture
 
 from .form import UNIT_BYTES, Form
 from .lines import Lines, Place, unit_of, units_within, when
@@ -31,18 +29,6 @@ WORDS = UNIT_BYTES // 4
 def ring_bytes(form: Form, vectors: int) -> int:
     """Shared memory of a block for its vectors and the ring."""
     return (vectors * form.turns * _vector_units(form) + form.ring * form.block) * UNIT_BYTES if form.ring else 0
-
-
-def multiprocessors() -> int:
-    """Blocks that stay, one on each multiprocessor; where it is not known, as many as the largest GPU has."""
-    target = trace_target()
-    entry = None if target is None else architecture(target.arch)
-    return (entry.multiprocessors if entry is not None else None) or 148
-
-
-def staying_blocks(form: Form, m: fx.Int32) -> fx.Int32:
-    """As many blocks as find a place, in whole clusters."""
-    return fx.min(m, fx.Int32(max(form.resident, 1) * multiprocessors() // form.cluster)) * form.cluster
 
 
 def _vector_units(form: Form) -> int:
@@ -310,4 +296,4 @@ def _over_rows(
     return values
 
 
-__all__ = ["Stay", "StayingLines", "multiprocessors", "ring_bytes", "staying_blocks"]
+__all__ = ["Stay", "StayingLines", "ring_bytes"]
