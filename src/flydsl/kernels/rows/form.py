@@ -31,6 +31,10 @@ SHARED_THREADS = 128
 MOST_BLOCKS = 8
 """Blocks of a cluster that every device has."""
 FEW_TURNS, SOME_TURNS, MANY_TURNS, MOST_TURNS = 2, 4, 6, 8
+MOST_NARROW = 10
+"""16-bit units that a thread has registers for as they are, where a multiprocessor has two blocks of 512."""
+OTHER_REGISTERS = 28
+"""Of a thread, for all that it does with its units."""
 LEAST_PARKED = 2
 """Units that wait where a block has all threads of a multiprocessor, of seven or eight."""
 NARROW_BYTES = 16
@@ -149,6 +153,76 @@ def known_form(form: Form) -> Form:
     return _known.setdefault(form, form)
 
 
+def two_blocks(form: Form, m: int, n: int, size: int, kind: str, memory: int) -> Form | None:
+    """Rows of more than half of a multiprocessor's registers, of which it has two all the same; None: as they are.
+
+    16-bit elements are kept as they are. Ragged rows want more registers for other things: smaller blocks. Of 32-bit
+    elements most wait in shared memory, of which a block can have `memory` bytes. `kind` is softmax, rms or layer.
+    """
+    if form.unit == 1:
+        return None
+    units = max(n // form.unit - bool(form.shifted), 1)
+    turns = {block: -(-units // block) for block in (MOST_THREADS // 2, MOST_THREADS)}
+    block, parked = 0, 0
+    if size == 2 and form.edges and MANY_TURNS < turns[512] <= MOST_NARROW and m >= PROCESSORS:
+        block = 512
+    elif size == 2 and not form.edges and kind != "softmax" and MANY_TURNS < turns[512] <= MOST_TURNS:
+        block = MOST_THREADS
+    elif size == 2 and not form.edges and kind != "rms" and MOST_TURNS < turns[512] <= MOST_NARROW and m >= PROCESSORS:
+        block = 512
+    elif size == 4 and not form.edges and kind != "softmax" and MANY_TURNS < turns[MOST_THREADS] <= MOST_TURNS:
+        block, parked = MOST_THREADS, turns[MOST_THREADS] - FEW_TURNS
+    if not block or 2 * parked * block * UNIT_BYTES > memory:
+        return None
+    return known_form(
+        form._replace(
+            team=block, rows=1, turns=turns[block], cluster=1, parked=parked, narrow=size == 2, constant=False,
+            streamed=False, resident=2,
+        )
+    )  # fmt: skip
+
+
+def in_a_ring(form: Form, m: int, n: int, size: int, kind: str, memory: int) -> Form | None:
+    """Rows that are too long for a block, or for its registers, in clusters that stay; None: as they are.
+
+    Two blocks of a cluster have all of a multiprocessor's memory each. Eight have half of it, and come in several
+    times as many clusters as find a place: how many do differs from device to device.
+    """
+    vectors = {"softmax": 0, "rms": 1, "layer": 2}[kind]
+    units = max(n // form.unit - bool(form.shifted), 1)
+    block = MOST_THREADS // 2
+    narrow_turns = -(-units // block)
+    long = (
+        form.cluster > 1
+        or not form.turns
+        or (size == 2 and narrow_turns > MOST_NARROW and (form.edges or vectors == 2))
+    )
+    if form.unit == 1 or not long:
+        return None
+    for cluster, resident, waves in ((2, 1, 1), (MOST_BLOCKS, 2, 4)):
+        turns = -(-units // (cluster * block))
+        registers = 2**16 // (resident * block) - OTHER_REGISTERS
+        narrow = size == 2 and turns * 8 > registers
+        room = (memory + 1024) // resident - 2048 - (cluster + 1) * block
+        ring = (room // UNIT_BYTES - vectors * turns * (block + bool(form.shifted))) // block
+        ring = min(ring, 2 * turns) if ring >= 2 * turns else min(ring, turns + 1)
+        stays = waves * resident * PROCESSORS // cluster
+        if (
+            turns < 2
+            or turns * (8 if size == 2 and not narrow else 4) > registers
+            or ring <= turns
+            or m < 4 * stays // waves
+        ):
+            continue
+        return known_form(
+            form._replace(
+                team=cluster * block, rows=1, turns=turns, cluster=cluster, parked=0, narrow=narrow, constant=False,
+                streamed=False, resident=resident, ring=ring, stays=stays,
+            )
+        )  # fmt: skip
+    return None
+
+
 def looped(form: Form, m: int) -> Form:
     """The same for a kernel that writes no rows: a loop of few threads is faster than a block that holds a row."""
     if form.team <= LOOP_THREADS:
@@ -226,4 +300,4 @@ def _most(team: int, held: int) -> int:
     return (HELD_BYTES if team < MOST_THREADS else HELD_BYTES // 2) // held
 
 
-__all__ = ["Form", "form_of", "known_form", "looped"]
+__all__ = ["Form", "form_of", "in_a_ring", "known_form", "looped", "two_blocks"]

@@ -228,14 +228,15 @@ class Stay:
             )
             source = fx.make_view(fx.get_iter(left), fx.make_layout((WORDS * own, 2), (1, WORDS * own)))
 
+            assert own >= form.cluster, "a warp for each block of the cluster"
+
             def send() -> None:
-                fx.nvgpu.bulk_send(
-                    source[None, turn], place[None, rank, turn], here, thread, nbytes=own * UNIT_BYTES
-                )  # fmt: skip
-                here.arrive_remote(thread)  # all that this block has read is behind it
+                to = thread // lanes
+                fx.nvgpu.bulk_send(source[None, turn], place[None, rank, turn], here, to, nbytes=own * UNIT_BYTES)
+                here.arrive_remote(to)  # all that this block has read is behind it
 
             when(thread == 0, lambda: here.expect_tx(warps * UNIT_BYTES))
-            when(thread < form.cluster, send)
+            when((thread % lanes == 0) & (thread < form.cluster * lanes), send)
             release()
             here.wait(number // 2 % 2)
         else:
