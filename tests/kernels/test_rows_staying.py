@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flydsl.kernels.rows.form import Form
+from flydsl.kernels.rows.arrays import describe
+from flydsl.kernels.rows.form import Form, form_of, in_a_ring, two_blocks
 from flydsl.kernels.rows.norm_kernels import norm_rows
 from flydsl.kernels.rows.softmax_kernels import softmax_rows
 
@@ -87,3 +88,40 @@ def test_infinities_spoil_their_rows_alone(rng: np.random.Generator):
     assert [int(i) for i in np.flatnonzero(np.isnan(out).any(-1))] == [3, 7] and out[10, 0] == 0
     norm_rows(x, None, None, None, out, None, None, None, m, n, 1e-5, True, ring_form(n, 2, 1, 1, False, True))
     assert [int(i) for i in np.flatnonzero(np.isnan(out).any(-1))] == [3, 7, 10]
+
+
+MEMORY = 232448
+
+
+def ruled(rule: Any, n: int, kind: str, dtype: str = "f2", m: int = 4096) -> tuple[int, ...] | None:
+    """Threads of a block, units of a thread, those that wait, blocks of a row, and the ring."""
+    row = describe("test", "x", np.zeros(1, dtype))
+    x = row._replace(shape=(m, n), strides=(n, 1), address=0)
+    arrays = {"x": x, "out": x}
+    if kind != "softmax":
+        arrays |= {"weight": row._replace(shape=(n,), strides=(1,), address=0)}
+    form = rule(form_of(m, n, arrays, 4, clusters=True, parks={}), m, n, row.itemsize, kind, MEMORY)
+    return None if form is None else (form.block, form.turns, form.parked, form.cluster, form.ring)
+
+
+def test_two_blocks_of_a_multiprocessor():
+    """Of rows whose registers would do for one and a half."""
+    assert ruled(two_blocks, 24576, "layer") is None and ruled(two_blocks, 24576, "layer", "f4") is None
+    for n in (24584, 28000, 32768):
+        assert ruled(two_blocks, n, "layer") == ruled(two_blocks, n, "rms") == (1024, 4, 0, 1, 0)
+        assert ruled(two_blocks, n, "softmax") is None
+    for kind in ("softmax", "rms", "layer"):
+        assert ruled(two_blocks, 28003, kind) == (512, 7, 0, 1, 0)
+        assert ruled(two_blocks, 50257, kind) is None and ruled(two_blocks, 28003, kind, m=100) is None
+    assert ruled(two_blocks, 40960, "layer") == ruled(two_blocks, 40960, "softmax") == (512, 10, 0, 1, 0)
+    assert ruled(two_blocks, 32768, "rms", "f4") == (1024, 8, 6, 1, 0)
+
+
+def test_clusters_that_stay():
+    """Rows that no block holds, or whose weights L1 does not hold beside them; as many rows as clusters at least."""
+    assert ruled(in_a_ring, 40960, "layer") is None and ruled(in_a_ring, 65536, "rms") is None
+    assert ruled(in_a_ring, 49152, "layer") == (512, 6, 0, 2, 12)
+    assert ruled(in_a_ring, 65536, "layer") == (512, 8, 0, 2, 9)
+    assert ruled(in_a_ring, 50257, "softmax") == (512, 7, 0, 2, 14)
+    assert ruled(in_a_ring, 131072, "layer", m=1024) == (512, 4, 0, 8, 5)
+    assert ruled(in_a_ring, 65536, "layer", m=100) is None
