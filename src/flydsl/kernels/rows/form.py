@@ -33,8 +33,8 @@ MOST_BLOCKS = 8
 FEW_TURNS, SOME_TURNS, MANY_TURNS, MOST_TURNS = 2, 4, 6, 8
 MOST_NARROW = 10
 """16-bit units that a thread has registers for as they are, where a multiprocessor has two blocks of 512."""
-OTHER_REGISTERS = 28
-"""Of a thread, for all that it does with its units."""
+KEPT_BYTES = 1024
+"""Shared memory of a block that the device keeps for itself; what barriers take is less."""
 LEAST_PARKED = 2
 """Units that wait where a block has all threads of a multiprocessor, of seven or eight."""
 NARROW_BYTES = 16
@@ -183,41 +183,30 @@ def two_blocks(form: Form, m: int, n: int, size: int, kind: str, memory: int) ->
 
 
 def in_a_ring(form: Form, m: int, n: int, size: int, kind: str, memory: int) -> Form | None:
-    """Rows that are too long for a block, or for its registers, in clusters that stay; None: as they are.
+    """Rows of 16-bit elements that are too long for a block, or for its registers, in clusters that stay; None: others.
 
-    Two blocks of a cluster have all of a multiprocessor's memory each. Eight have half of it, and come in several
-    times as many clusters as find a place: how many do differs from device to device.
+    Two blocks of a cluster have all of a multiprocessor's memory each, of which they can have `memory` bytes. Eight
+    have half of it, and come in several times as many clusters as find a place: how many do differs among devices.
     """
     vectors = {"softmax": 0, "rms": 1, "layer": 2}[kind]
-    units = max(n // form.unit - bool(form.shifted), 1)
-    block = MOST_THREADS // 2
-    narrow_turns = -(-units // block)
-    long = (
-        form.cluster > 1
-        or not form.turns
-        or (size == 2 and narrow_turns > MOST_NARROW and (form.edges or vectors == 2))
-    )
-    if form.unit == 1 or not long:
+    units, block = max(n // form.unit - bool(form.shifted), 1), MOST_THREADS // 2
+    # Beside longer rows L1 does not hold weight and bias; rows with edges find no registers for a block of all threads.
+    crowded = -(-units // block) > MOST_NARROW and (form.edges or vectors == 2)
+    if size != 2 or form.unit == 1 or not (form.cluster > 1 or not form.turns or crowded):
         return None
-    for cluster, resident, waves in ((2, 1, 1), (MOST_BLOCKS, 2, 4)):
+    for cluster, resident, waves, most in ((2, 1, 1, MOST_TURNS), (MOST_BLOCKS, 2, 4, SOME_TURNS)):
         turns = -(-units // (cluster * block))
-        registers = 2**16 // (resident * block) - OTHER_REGISTERS
-        narrow = size == 2 and turns * 8 > registers
-        room = (memory + 1024) // resident - 2048 - (cluster + 1) * block
+        room = (memory + KEPT_BYTES) // resident - 2 * KEPT_BYTES - (cluster + 1) * block
         ring = (room // UNIT_BYTES - vectors * turns * (block + bool(form.shifted))) // block
-        ring = min(ring, 2 * turns) if ring >= 2 * turns else min(ring, turns + 1)
-        stays = waves * resident * PROCESSORS // cluster
-        if (
-            turns < 2
-            or turns * (8 if size == 2 and not narrow else 4) > registers
-            or ring <= turns
-            or m < 4 * stays // waves
-        ):
+        ring = 2 * turns if ring >= 2 * turns else min(ring, turns + 1)
+        resides = resident * PROCESSORS // cluster
+        fits = FEW_TURNS <= turns <= most and ring > turns and m >= 4 * resides
+        if not fits or (form.edges and cluster > 2):
             continue
         return known_form(
             form._replace(
-                team=cluster * block, rows=1, turns=turns, cluster=cluster, parked=0, narrow=narrow, constant=False,
-                streamed=False, resident=resident, ring=ring, stays=stays,
+                team=cluster * block, rows=1, turns=turns, cluster=cluster, parked=0, narrow=False, constant=False,
+                streamed=False, resident=resident, ring=ring, stays=waves * resides,
             )
         )  # fmt: skip
     return None
