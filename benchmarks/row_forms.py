@@ -6,8 +6,8 @@ Forms are compiled by several processes first, which leave them in the disk cach
 float64. Then calls of one operation and length run in CUDA graphs, one form after the other, the best of some rounds.
 512x1:8p4c is a team of 512 threads, one row of a block, eight units a thread, four of which wait in shared memory, and
 weights read as constants; n: kept as 16 bits, s: rows streamed, r2: registers for two blocks, /8: a cluster of eight
-blocks, 0a4: a loop that reads four units at once, e: by the element. `shared memory` is the
-kernel of `rows/long.py`.
+blocks, 0a4: a loop that reads four units at once, R9@66: a ring of nine units and 66 clusters that stay, e: by the
+element. `shared memory` is the kernel of `rows/long.py`.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ SHORT, MOST_ELEMENTS = 1024, 32
 """Ragged rows that may be read by the element, and how many a thread has then."""
 SHARED_BYTES = 98304
 """Rows from which on a cluster may share one."""
+RING_THREADS = 512
 FEW_ROWS = 300
 SHOWN = 10
 
@@ -73,7 +74,8 @@ class Job(NamedTuple):
         waiting = f"p{form.parked}" if form.parked else f"a{form.ahead}" if form.ahead > 1 else ""
         tail = "e" if form.unit == 1 else ""
         hints = f"{'c' * form.constant}{'s' * form.streamed}{f'r{form.resident}' if form.resident else ''}"
-        return f"{form.team}x{form.rows}:{form.turns}{several}{waiting}{'n' * form.narrow}{hints}{tail}"
+        ring = f"R{form.ring}@{form.stays}" if form.ring else ""
+        return f"{form.team}x{form.rows}:{form.turns}{several}{ring}{waiting}{'n' * form.narrow}{hints}{tail}"
 
 
 def forms_of(op: str, n: int, size: int) -> Iterator[Form]:
@@ -92,10 +94,28 @@ def forms_of(op: str, n: int, size: int) -> Iterator[Form]:
             some = [each] if form.block < 512 or form.cluster > 1 or blocks < 2 else [each._replace(resident=blocks)]
             yield from some
             yield from (one._replace(**hint) for one in some)
+    yield from rings_of(op, n, size)
     unit = 16 // size
     if n * size > SHARED_BYTES and n % unit == 0:
         for team, ahead, streamed in LOOPS:
             yield Form(unit, team, 1, 0, False, NAMES, ahead=ahead, streamed=streamed)
+
+
+def rings_of(op: str, n: int, size: int) -> Iterator[Form]:
+    """Clusters that stay, with a ring of a unit more than a row and of two rows, where they fit."""
+    unit, vectors = 16 // size, {"softmax": 0, "rms_norm": 1, "layer_norm": 2}[op]
+    whole = n % unit == 0
+    shifted = () if whole or not vectors else NAMES[2:]
+    units = n // unit - bool(shifted)
+    for cluster, resident, waves in ((2, 1, 1), (4, 2, 4), (8, 2, 4)) if n * size > SHARED_BYTES else ():
+        turns = -(-units // (cluster * RING_THREADS))
+        room = PARKED_BYTES * 2 // resident // (RING_THREADS * 16) - vectors * turns
+        for ring in sorted({turns + 1, 2 * turns}):
+            if 2 <= turns <= 8 // resident and ring <= room:
+                yield Form(
+                    unit, cluster * RING_THREADS, 1, turns, not whole, NAMES if whole else NAMES[:2], cluster, shifted,
+                    resident=resident, ring=ring, stays=waves * resident * 132 // cluster,
+                )  # fmt: skip
 
 
 def ragged_of(n: int, size: int) -> Iterator[Form]:

@@ -186,13 +186,5 @@ def __getattr__(name: str) -> object:
 
 
 __all__ = [
-    "FORMATS",
-    "KernelCoverage",
-    "Sweep",
-    "assert_close",
-    "bench",
-    "do_bench",
-    "error_bound",
-    "kernel_coverage",
-    "plot",
-]
+    "FORMATS", "KernelCoverage", "Sweep", "assert_close", "bench", "do_bench", "error_bound", "kernel_coverage", "plot",
+]  # fmt: skip

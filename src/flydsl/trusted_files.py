@@ -229,12 +229,7 @@ def open_file(
 
 
 def read_file(
-    name: str | os.PathLike[str],
-    limit: int,
-    *,
-    folder: int | None = None,
-    trust: Trust | None = None,
-    path: str = "",
+    name: str | os.PathLike[str], limit: int, *, folder: int | None = None, trust: Trust | None = None, path: str = ""
 ) -> tuple[bytes, os.stat_result]:
     """Content and status of a regular file of at most `limit` bytes; with `trust`, one that only they can write."""
     shown = path or os.fspath(name)

@@ -199,18 +199,6 @@ DENSE_ARRAYS = {
 """A class for each kind of dense array."""
 
 __all__ = [
-    "DENSE_ARRAYS",
-    "ArrayAttr",
-    "Attribute",
-    "BoolAttr",
-    "DenseElementsAttr",
-    "DictAttr",
-    "FlatSymbolRefAttr",
-    "FloatAttr",
-    "IntegerAttr",
-    "StridedLayoutAttr",
-    "StringAttr",
-    "SymbolRefAttr",
-    "TypeAttr",
-    "UnitAttr",
-]
+    "DENSE_ARRAYS", "ArrayAttr", "Attribute", "BoolAttr", "DenseElementsAttr", "DictAttr", "FlatSymbolRefAttr",
+    "FloatAttr", "IntegerAttr", "StridedLayoutAttr", "StringAttr", "SymbolRefAttr", "TypeAttr", "UnitAttr",
+]  # fmt: skip

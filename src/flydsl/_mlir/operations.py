@@ -498,14 +498,6 @@ class SymbolTable:
 
 
 __all__ = [
-    "Attributes",
-    "Block",
-    "Module",
-    "OpView",
-    "OperationBase",
-    "Operation_",
-    "Region",
-    "SymbolTable",
-    "owner_of",
+    "Attributes", "Block", "Module", "OpView", "OperationBase", "Operation_", "Region", "SymbolTable", "owner_of",
     "view",
-]
+]  # fmt: skip

@@ -185,13 +185,5 @@ def _enum(name: str, kind: str, members: list[str]) -> type[enum.IntEnum] | type
 
 
 __all__ = [
-    "Parameter",
-    "Signature",
-    "by_op",
-    "definition",
-    "enums",
-    "function_name",
-    "functions",
-    "signatures",
-    "snake",
-]
+    "Parameter", "Signature", "by_op", "definition", "enums", "function_name", "functions", "signatures", "snake",
+]  # fmt: skip

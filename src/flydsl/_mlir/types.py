@@ -170,17 +170,6 @@ class ComplexType(Stands, of=builtin.ComplexType):
 
 
 __all__ = [
-    "FLOATS",
-    "ComplexType",
-    "FloatType",
-    "FunctionType",
-    "IndexType",
-    "IntegerType",
-    "MemRefType",
-    "NoneType",
-    "RankedTensorType",
-    "ShapedType",
-    "TupleType",
-    "Type",
-    "VectorType",
-]
+    "FLOATS", "ComplexType", "FloatType", "FunctionType", "IndexType", "IntegerType", "MemRefType", "NoneType",
+    "RankedTensorType", "ShapedType", "TupleType", "Type", "VectorType",
+]  # fmt: skip

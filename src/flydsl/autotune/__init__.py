@@ -32,17 +32,8 @@ _PLACES = {
 }
 
 __all__ = [
-    "Autotuner",
-    "Config",
-    "Report",
-    "Space",
-    "Timing",
-    "Trial",
-    "TuneEvent",
-    "autotune",
-    "do_bench",
-    "tune_listener",
-]
+    "Autotuner", "Config", "Report", "Space", "Timing", "Trial", "TuneEvent", "autotune", "do_bench", "tune_listener",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

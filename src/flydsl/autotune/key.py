@@ -12,8 +12,9 @@ from .. import config
 from ..compiler.active_backend import resolve_backend
 from ..compiler.hints import ambient, merge
 from ..compiler.jit_function import JitFunction
-from ..compiler.key.dependencies import environment_components, function_key
 from ..compiler.key.origin import distribution_version
+from ..compiler.key.product import environment_components
+from ..compiler.key.walk import function_key
 from .arrays import CallArray
 
 

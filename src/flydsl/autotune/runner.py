@@ -318,6 +318,3 @@ def _as_timing(found: object) -> Timing:
 
 def _is_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError | OutOfMemoryError) or "out of memory" in str(error).lower()
-
-
-__all__ = ["THREADS", "Launcher", "Policy", "Runner", "WrongResult", "check_knobs", "bind_partial", "parameters_of"]

@@ -181,6 +181,3 @@ def _values(text: str, word: str) -> list[object]:
         except ValueError:
             continue
     return [text]
-
-
-__all__ = ["Choice", "Space", "parse_space"]

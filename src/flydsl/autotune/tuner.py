@@ -74,31 +74,14 @@ class Autotuner:
     """
 
     def __init__(
-        self,
-        fn: Callable[..., object],
-        configs: object,
-        key: Sequence[str] | None = None,
-        warmup: int = 5,
-        rep: int = 25,
-        prune_configs_by: object = None,
-        reset_to_zero: Sequence[str] | None = None,
-        restore_value: Sequence[str] | None = None,
-        pre_hook: Hook | None = None,
-        post_hook: Hook | None = None,
-        do_bench_fn: Bench | None = None,
-        default: Default | None = None,
-        artifact_name: str | None = None,
-        validate_hook: Validate | None = None,
-        select_config: Select | None = None,
-        *,
-        check: bool = True,
-        method: Method = "auto",
-        budget: object = None,
-        timeout: float | None = None,
-        strategy: Strategy = "auto",
-        seed: int = 0,
-        shipped: str | None = None,
-    ):
+        self, fn: Callable[..., object], configs: object, key: Sequence[str] | None = None, warmup: int = 5,
+        rep: int = 25, prune_configs_by: object = None, reset_to_zero: Sequence[str] | None = None,
+        restore_value: Sequence[str] | None = None, pre_hook: Hook | None = None, post_hook: Hook | None = None,
+        do_bench_fn: Bench | None = None, default: Default | None = None, artifact_name: str | None = None,
+        validate_hook: Validate | None = None, select_config: Select | None = None, *, check: bool = True,
+        method: Method = "auto", budget: object = None, timeout: float | None = None, strategy: Strategy = "auto",
+        seed: int = 0, shipped: str | None = None,
+    ):  # fmt: skip
         if not callable(fn) or isinstance(fn, type):
             raise DSLTypeError(f"autotune wraps a @flyc.jit function, got {fn!r}")
         if strategy not in STRATEGIES:
@@ -245,12 +228,7 @@ class Autotuner:
             parts.append(part)
         return tuple(parts)
 
-    def _decide(
-        self,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object],
-        named: dict[str, object],
-    ) -> Decision:
+    def _decide(self, args: tuple[object, ...], kwargs: Mapping[str, object], named: dict[str, object]) -> Decision:
         quick = self._quick_key(len(args), kwargs, named)
         known = None if quick is None else self._known.get(quick)
         if known is not None and known.still_holds():
@@ -445,6 +423,3 @@ def _array(arrays: Sequence[CallArray], named: Mapping[str, object], name: str) 
         if array.name == name or array.owner is value:
             return array
     raise DSLTypeError(f"reset_to_zero: '{name}' is no array in this call, it is {value!r}")
-
-
-__all__ = ["Autotuner", "Decision"]

@@ -110,12 +110,6 @@ def _hook(kind: type[BaseException], error: BaseException, tb: TracebackType | N
 
 
 __all__ = [
-    "DSLCompileError",
-    "DiagRecord",
-    "SourceFrame",
-    "filter_traceback",
-    "install_excepthook",
-    "leaving",
-    "user_frames_only",
-    "user_traceback",
-]
+    "DSLCompileError", "DiagRecord", "SourceFrame", "filter_traceback", "install_excepthook", "leaving",
+    "user_frames_only", "user_traceback",
+]  # fmt: skip

@@ -186,6 +186,3 @@ def _run(launcher: JitFunction, args: Sequence[object], target: str | None) -> b
         return bytes(content)
     finally:
         room.free()
-
-
-__all__ = ["evaluate"]

@@ -226,9 +226,6 @@ def run_load_hooks(artifact: Any, handle: int | None) -> None:
 
 
 __all__ = [
-    "BoundExternFunction",
-    "LinkedExternFunction",
-    "link_extern",
-    "register_extern_resolver",
+    "BoundExternFunction", "LinkedExternFunction", "link_extern", "register_extern_resolver",
     "unregister_extern_resolver",
-]
+]  # fmt: skip

@@ -36,7 +36,9 @@ from .frontend.ast_rewriter import RewrittenFunction, rewrite_function
 from .frontend.signature import Signature, remember_locals
 from .hints import HintTable, ambient
 from .key.code_key import WantedCode, wanted_code
-from .key.dependencies import FunctionKey, Problem, function_key, note_decorated, warn_untracked
+from .key.function_key import FunctionKey, Problem, warn_untracked
+from .key.origin import note_decorated
+from .key.walk import function_key
 from .listeners import compiled_only, notify
 
 if TYPE_CHECKING:
@@ -448,16 +450,10 @@ def jit(
 
 
 def jit(
-    func: Callable[..., object] | None = None,
-    *,
-    llvm_pass_pipeline: str | None = None,
-    llvm_pass_plugins: object = None,
-    llvm_codegen_passes: object = None,
-    llvm_codegen_plugins: object = None,
-    ir_passes: object = None,
-    compile_hints: Mapping[str, object] | None = None,
-    depends_on: Iterable[object] = (),
-) -> JitFunction | Callable[[Callable[..., object]], JitFunction]:
+    func: Callable[..., object] | None = None, *, llvm_pass_pipeline: str | None = None,
+    llvm_pass_plugins: object = None, llvm_codegen_passes: object = None, llvm_codegen_plugins: object = None,
+    ir_passes: object = None, compile_hints: Mapping[str, object] | None = None, depends_on: Iterable[object] = (),
+) -> JitFunction | Callable[[Callable[..., object]], JitFunction]:  # fmt: skip
     """Decorate a host function that launches kernels.
 
     The first five bring passes of your own into its compilation (docs/custom-passes.md).

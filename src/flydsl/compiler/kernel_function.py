@@ -29,7 +29,7 @@ from .frontend.geometry import check_geometry
 from .frontend.signature import Signature, remember_locals
 from .hints import CompilationContext, merge_compile_hints
 from .key.changes import changes
-from .key.dependencies import note_decorated
+from .key.origin import note_decorated
 
 if TYPE_CHECKING:
     from xdsl.ir import Attribute

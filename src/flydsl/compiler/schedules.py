@@ -330,6 +330,3 @@ def explore_before(fn: _WithHints, args: tuple[object, ...], kwargs: Mapping[str
     report = explore_schedules(fn, *args, budget_s=budget_s, **dict(kwargs))  # pyright: ignore[reportArgumentType]
     if report.findings:
         raise KernelScheduleError(f"{report!r}\n{report.findings[0].timeline}")
-
-
-__all__ = ["RepeatedCall", "explore_before", "explore_schedules", "one_thread", "replay_schedule"]

@@ -5,7 +5,10 @@ from __future__ import annotations
 import ctypes
 import mmap
 import threading
-from typing import Protocol, cast
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .runtime.native import Symbols
 
 RANKS = 64
 """Ranks that are followed."""
@@ -46,15 +49,9 @@ _size = [0]
 _changes = threading.Lock()
 
 
-class _Library(Protocol):
-    @property
-    def symbols(self) -> object: ...
-    def address(self, name: str, /) -> int: ...
-
-
-def install(library: _Library, rank: int) -> None:
+def install(library: Symbols, rank: int) -> None:
     """Tell checked code where the table is, and whose code it is."""
-    if rank < RANKS and SYMBOL in cast("tuple[str, ...]", library.symbols):
+    if rank < RANKS and SYMBOL in library.symbols:
         _INSTALL(library.address(SYMBOL))(ctypes.addressof(_table), rank)
 
 
@@ -119,6 +116,3 @@ def _free_places(places: mmap.mmap) -> None:
     with memoryview(places) as whole, whole.cast("Q") as words:
         for address in filter(None, words):
             libc.free(address)
-
-
-__all__ = ["SYMBOL", "begin", "end", "forget", "install", "meet", "watch"]

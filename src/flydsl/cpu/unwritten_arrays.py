@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from ..errors import DSLTypeError, DSLValueError
+
+if TYPE_CHECKING:
+    from .runtime.native import Symbols
 
 MOST = 64
 """Arrays that can be watched at a time."""
@@ -37,15 +40,9 @@ _shadows: dict[int, ctypes.Array[ctypes.c_char]] = {}
 """Which bytes were written, by the first address."""
 
 
-class _Library(Protocol):
-    @property
-    def symbols(self) -> object: ...
-    def address(self, name: str, /) -> int: ...
-
-
-def install(library: _Library) -> None:
+def install(library: Symbols) -> None:
     """Tell checked code where the tables are."""
-    if SYMBOL in cast("tuple[str, ...]", library.symbols):
+    if SYMBOL in library.symbols:
         _INSTALL(library.address(SYMBOL))(ctypes.addressof(_table), ctypes.addressof(_words))
 
 
@@ -102,6 +99,3 @@ def _forget(low: int) -> None:
             _table.count -= 1
             _shadows.pop(low, None)
             return
-
-
-__all__ = ["SYMBOL", "install", "unwritten"]

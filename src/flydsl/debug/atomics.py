@@ -33,6 +33,3 @@ def update(word: str, k: Kind) -> Function:
     if name not in INT_WORDS:
         raise DSLCompileError(f"the interpreter does not know the atomic operation {word}")
     return integer(name, k)
-
-
-__all__ = ["update"]

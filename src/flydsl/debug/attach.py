@@ -22,6 +22,3 @@ def attach() -> Console:
         atexit.register(stack.close)
         _opened.append(console)
     return _opened[0]
-
-
-__all__ = ["attach"]

@@ -199,6 +199,3 @@ def _line(value: Any) -> str:
     if isinstance(value, TensorView):
         return str(value)
     return np.array2string(value, max_line_width=120) if np.ndim(value) else shown(value)
-
-
-__all__ = ["Console"]

@@ -184,6 +184,3 @@ def write_at_exit() -> None:
     _kept.add(taken_counts())
     if _kept.files:
         _kept.write(config.cpu.coverage_file, suffix=True)
-
-
-__all__ = ["KernelCoverage", "kernel_coverage", "write_at_exit"]

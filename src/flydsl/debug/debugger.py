@@ -372,6 +372,3 @@ class Debugger:
         here = (thread.block.number, thread.tid)
         found = [i for i in range(len(history) - 1, -1, -1) if history[i][:2] == here]
         return found[1] + 1 if len(found) > 1 else 1
-
-
-__all__ = ["Breakpoint", "Command", "Controller", "Debugger", "Quit", "Stop"]

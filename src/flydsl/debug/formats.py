@@ -35,6 +35,3 @@ def printed(form: str, kinds: Sequence[Kind], values: Sequence[Value]) -> str:
         return (spec + how) % float(value)
 
     return _SPEC.sub(one, form)
-
-
-__all__ = ["printed"]

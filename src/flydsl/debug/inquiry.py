@@ -41,6 +41,3 @@ def inquire(debugger: Debugger, thread: Thread, frame: Frame | None, text: str) 
     if frame is None:
         raise DSLValueError("the thread has not begun")
     return QUESTIONS[word](debugger, thread, cell(thread, frame, rest.strip()))
-
-
-__all__ = ["QUESTIONS", "inquire", "who"]

@@ -235,18 +235,3 @@ def unpacker(k: Kind) -> Callable[[Value, int], tuple[Value, ...]] | None:
     """What reads a scalar integer from a buffer at a place, where `struct` can."""
     form = _UNPACK.get(k.text)
     return struct.Struct(form).unpack_from if form else None
-
-
-__all__ = [
-    "NATIVE",
-    "Kind",
-    "from_bytes",
-    "from_int",
-    "kind",
-    "offsets",
-    "to_bfloat",
-    "to_bytes",
-    "to_int",
-    "unpacker",
-    "zero",
-]

@@ -348,6 +348,3 @@ class ClusterRun:
             + "\n".join(lines),
             kernel=self.kernel.name,
         )
-
-
-__all__ = ["BlockRun", "ClusterRun", "OnLine", "Thread"]

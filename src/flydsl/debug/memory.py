@@ -241,6 +241,3 @@ class Room:
 def clear(address: int, nbytes: int) -> None:
     """Set memory of our own to zero, outside of any journal."""
     ctypes.memset(address, 0, nbytes)
-
-
-__all__ = ["Memory", "Now", "Room", "Watch", "Write", "clear"]

@@ -261,6 +261,3 @@ def checking() -> Generator[Report]:
 
     with Session(run, writer=ShadowWriter).open():
         yield report
-
-
-__all__ = ["Finding", "FloatChecker", "LineError", "Report", "checking", "origin", "run_checked"]

@@ -63,6 +63,3 @@ def _same_place(mine: ClusterRun, theirs: ClusterRun, address: int) -> int:
                 if start <= address < start + size and key in two.rooms:
                     return two.rooms[key][0] + address - start
     return address
-
-
-__all__ = ["origin_of"]

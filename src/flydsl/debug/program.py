@@ -54,6 +54,3 @@ def cpu_variables(arch: str | None) -> dict[str, str]:
     """The variables that choose the cpu stack, playing an architecture; none leave the active one."""
     found = arch or os.environ.get("FLYDSL_COMPILE_ARCH") or "native"
     return {"FLYDSL_COMPILE_BACKEND": "cpu", "FLYDSL_COMPILE_ARCH": found}
-
-
-__all__ = ["as_program", "cpu_variables", "environment", "run_program"]

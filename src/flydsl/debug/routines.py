@@ -211,6 +211,3 @@ class _Forward:
 
     def __call__(self, name: str, *args: Any) -> Any:
         return _current[-1].call(name, *args)
-
-
-__all__ = ["Routines"]

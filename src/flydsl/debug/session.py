@@ -271,6 +271,3 @@ def interpret(launch: Launch) -> None:
 
 def _go_on(thread: Thread, mark: int) -> None:
     pass
-
-
-__all__ = ["Launch", "Runner", "Session", "arguments_of", "clusters_of", "interpret"]

@@ -155,6 +155,3 @@ class ShadowWriter(KernelWriter):
         self._shadowed.add(name)
         self.line(f"{name}, s{name[1:]} = block.shown(t.tid, {lane})")
         return name
-
-
-__all__ = ["Checker", "Place", "ShadowWriter", "wide"]

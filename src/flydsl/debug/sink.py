@@ -192,32 +192,17 @@ class PythonSink(Source, Sink[str]):
         refuse(self.op)
 
     def instruction(
-        self,
-        name: str,
-        intrinsic: str,
-        result: Attribute | None,
-        args: Sequence[str] = (),
-        types: Sequence[Attribute] = (),
-        *,
-        pure: bool = False,
-        bound: int | None = None,
-        defined: bool = False,
-        keywords: Mapping[str, str] = {},
-        immediates: Sequence[tuple[Attribute, int]] = (),
+        self, name: str, intrinsic: str, result: Attribute | None, args: Sequence[str] = (),
+        types: Sequence[Attribute] = (), *, pure: bool = False, bound: int | None = None, defined: bool = False,
+        keywords: Mapping[str, str] = {}, immediates: Sequence[tuple[Attribute, int]] = (),
         expand: Callable[[Sink[Any]], object] | None = None,
-    ) -> str:
+    ) -> str:  # fmt: skip
         refuse(self.op)
 
     def call(
-        self,
-        name: str,
-        result: Attribute | None,
-        args: Sequence[str],
-        types: Sequence[Attribute],
-        *,
-        fixed: int | None = None,
-        memory: str | None = None,
-    ) -> str:
+        self, name: str, result: Attribute | None, args: Sequence[str], types: Sequence[Attribute], *,
+        fixed: int | None = None, memory: str | None = None,
+    ) -> str:  # fmt: skip
         refuse(self.op, f"of '{name}', which is compiled code")
 
     def text(self, text: str, prefix: str, space: int) -> str:
@@ -228,6 +213,3 @@ def _with(v: Any, x: Any, at: int) -> Any:
     made = v.copy()
     made[at] = x
     return made
-
-
-__all__ = ["FLOAT_FORMS", "PythonSink", "refuse"]

@@ -116,6 +116,3 @@ class Source:
                 return self.assign(t, f"(({a} ^ {half}) - {half}) & {t.mask}")
         name = self.function((word, s, t), lambda: operations.conversion(word, s, t))
         return self.computed(word, t, name + "({0})", (a,)) if t.is_float else self.assign(t, f"{name}({a})")
-
-
-__all__ = ["Source"]

@@ -281,6 +281,3 @@ def cell(thread: Thread, frame: Frame, text: str) -> Cell:
         raise DSLValueError(f"{ast.unparse(tree.value)} is no tensor in memory, so nobody writes its elements")
     at = evaluate(thread, frame, ast.unparse(tree.slice))
     return view.cell(at)
-
-
-__all__ = ["Cell", "Frame", "Missing", "TensorView", "cell", "evaluate", "frames_of", "places", "read", "variables"]

@@ -150,24 +150,5 @@ class LineOp(IRDLOperation):
 
 
 FlyCpu = Dialect(
-    "fly_cpu",
-    [CountOp, DepositOp, RendezvousOp, LaneOp, SharedBaseOp, YieldOp, WaitOp, CallOp, ExtentOp, LineOp],
+    "fly_cpu", [CountOp, DepositOp, RendezvousOp, LaneOp, SharedBaseOp, YieldOp, WaitOp, CallOp, ExtentOp, LineOp]
 )
-
-__all__ = [
-    "BARE",
-    "CallOp",
-    "CountOp",
-    "DepositOp",
-    "EMULATED",
-    "ISSUED",
-    "UNCOUNTED",
-    "ExtentOp",
-    "FlyCpu",
-    "LaneOp",
-    "LineOp",
-    "RendezvousOp",
-    "SharedBaseOp",
-    "WaitOp",
-    "YieldOp",
-]

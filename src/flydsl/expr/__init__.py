@@ -79,26 +79,9 @@ _MODULES: dict[str, str] = {
 }
 _ENUMS = "RoundingMode ReductionOp"
 _SUBMODULES = (
-    "arith",
-    "gpu",
-    "math",
-    "utils",
-    "numeric",
-    "vector",
-    "tensor",
-    "extern",
-    "dist",
-    "rocdl",
-    "buffer_ops",
-    "nvgpu",
-    "llvm",
-    "typing",
-    "enum",
-    "primitive",
-    "derived",
-    "meta",
-    "ktrace",
-)
+    "arith gpu math utils numeric vector tensor extern dist rocdl buffer_ops nvgpu llvm typing enum primitive derived "
+    "meta ktrace"
+).split()
 _ELSEWHERE = {
     "coop": "flydsl.extension.coop",
     "random": "flydsl.extension.random",

@@ -58,4 +58,11 @@ def raw_binding(dialect: str, name: str) -> object:
     return found
 
 
-__all__ = ["also_called", "raw_binding"]
+def name_of_language(name: str) -> object:
+    """A name of `flydsl.expr`, for modules that offer all of them under another path."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return getattr(import_module("flydsl.expr"), name)
+
+
+__all__ = ["also_called", "name_of_language", "raw_binding"]

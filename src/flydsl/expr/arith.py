@@ -401,11 +401,7 @@ def uitofp(out: ElementLike, in_: ValueLike, *, non_neg: bool = False) -> Value:
     return _signed(x, False).to(target)
 
 
-def int_to_fp(
-    src: object,
-    signed: object = None,
-    res_elem_type: object = None,
-) -> Value:
+def int_to_fp(src: object, signed: object = None, res_elem_type: object = None) -> Value:
     """An integer as a float, read as its class says or as `signed` does.
 
     >>> flyc.evaluate(lambda x: fx.arith.int_to_fp(x, False, fx.Float32), -1)
@@ -653,21 +649,6 @@ def __getattr__(name: str) -> object:
 
 
 __all__ = [
-    "CmpFPredicate",
-    "CmpIPredicate",
-    "FastMathFlags",
-    "RoundingMode",
-    "ceildiv",
-    "cmpf",
-    "cmpi",
-    "constant_vector",
-    "fastmath",
-    "index_cast",
-    "max",
-    "maximumf",
-    "maxnumf",
-    "min",
-    "minimumf",
-    "minnumf",
-    "shrui",
-]
+    "CmpFPredicate", "CmpIPredicate", "FastMathFlags", "RoundingMode", "ceildiv", "cmpf", "cmpi", "constant_vector",
+    "fastmath", "index_cast", "max", "maximumf", "maxnumf", "min", "minimumf", "minnumf", "shrui",
+]  # fmt: skip

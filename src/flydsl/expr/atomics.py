@@ -393,19 +393,7 @@ def memory_fence(*, syncscope: Scope = None, ordering: AtomicOrdering = AtomicOr
 
 
 __all__ = [
-    "AtomicOrdering",
-    "atomic_add",
-    "atomic_and",
-    "atomic_cas",
-    "atomic_fmax",
-    "atomic_fmin",
-    "atomic_max",
-    "atomic_min",
-    "atomic_or",
-    "atomic_sub",
-    "atomic_xchg",
-    "atomic_xor",
-    "generic_load",
-    "generic_store",
+    "AtomicOrdering", "atomic_add", "atomic_and", "atomic_cas", "atomic_fmax", "atomic_fmin", "atomic_max",
+    "atomic_min", "atomic_or", "atomic_sub", "atomic_xchg", "atomic_xor", "generic_load", "generic_store",
     "memory_fence",
-]
+]  # fmt: skip

@@ -3,12 +3,6 @@
 Names resolve through `flydsl.expr`.
 """
 
-from __future__ import annotations
+from .aliases import name_of_language
 
-from importlib import import_module
-
-
-def __getattr__(name: str) -> object:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    return getattr(import_module("flydsl.expr"), name)
+__getattr__ = name_of_language

@@ -394,23 +394,7 @@ def __getattr__(name: str) -> object:
 
 
 __all__ = [
-    "Stream",
-    "Tuple3D",
-    "barrier",
-    "block_dim",
-    "block_id",
-    "block_idx",
-    "grid_dim",
-    "known_block_size",
-    "lane_id",
-    "lds_space",
-    "num_warp_threads",
-    "shuffle",
-    "shuffle_down",
-    "shuffle_idx",
-    "shuffle_up",
-    "shuffle_xor",
-    "smem_space",
-    "thread_id",
-    "thread_idx",
-]
+    "Stream", "Tuple3D", "barrier", "block_dim", "block_id", "block_idx", "grid_dim", "known_block_size", "lane_id",
+    "lds_space", "num_warp_threads", "shuffle", "shuffle_down", "shuffle_idx", "shuffle_up", "shuffle_xor",
+    "smem_space", "thread_id", "thread_idx",
+]  # fmt: skip

@@ -141,11 +141,6 @@ def dsl_math_wrap_result(
 
 
 __all__ = [
-    "capture_user_location",
-    "dsl_loc_tracing",
-    "dsl_math_wrap_result",
-    "dsl_wrap_result",
-    "file_location",
-    "tracing_context",
-    "tracing_option",
-]
+    "capture_user_location", "dsl_loc_tracing", "dsl_math_wrap_result", "dsl_wrap_result", "file_location",
+    "tracing_context", "tracing_option",
+]  # fmt: skip

@@ -980,7 +980,7 @@ class Types:
     @also_called(count="n")
     def vec(self, n: int, elem: DTypeLike) -> Attribute:
         """Vector type of `n` elements of an IR type or a scalar class."""
-        from .emit.scalar_types import vector_type
+        from ..ir.types import vector_type
 
         return vector_type(dsl_class(elem).ir_type, n)
 

@@ -21,20 +21,8 @@ from .structs import (
 from .tensors.storage import Arena, Array, Storage
 
 __all__ = [
-    "Align",
-    "Arena",
-    "Array",
-    "CompositeKind",
-    "Empty",
-    "Storage",
-    "Struct",
-    "Union",
-    "is_composite_type",
-    "is_specializable_struct_type",
-    "is_struct_type",
-    "memory_layout",
-    "struct",
-    "union",
-]
+    "Align", "Arena", "Array", "CompositeKind", "Empty", "Storage", "Struct", "Union", "is_composite_type",
+    "is_specializable_struct_type", "is_struct_type", "memory_layout", "struct", "union",
+]  # fmt: skip
 vars(struct).update({name: globals()[name] for name in __all__})
 sys.modules[__name__] = struct  # pyright: ignore[reportArgumentType]

@@ -757,14 +757,6 @@ def value_type(type_: object) -> Any:
 
 
 __all__ = [
-    "Align",
-    "CompositeKind",
-    "Empty",
-    "Struct",
-    "Union",
-    "is_composite_type",
-    "is_specializable_struct_type",
-    "is_struct_type",
-    "struct",
-    "union",
-]
+    "Align", "CompositeKind", "Empty", "Struct", "Union", "is_composite_type", "is_specializable_struct_type",
+    "is_struct_type", "struct", "union",
+]  # fmt: skip

@@ -629,21 +629,7 @@ def make_fragment_like(tensor: Tensor | AnyLayout, dtype: DTypeLike | None = Non
 
 
 __all__ = [
-    "AddressSpace",
-    "CachePolicy",
-    "Pointer",
-    "Tensor",
-    "add_offset",
-    "get_dyn_shared",
-    "get_iter",
-    "make_fragment_like",
-    "make_rmem_tensor",
-    "make_view",
-    "memref_load",
-    "memref_load_vec",
-    "memref_store",
-    "memref_store_vec",
-    "ptr_load",
-    "ptr_store",
-    "recast_iter",
-]
+    "AddressSpace", "CachePolicy", "Pointer", "Tensor", "add_offset", "get_dyn_shared", "get_iter",
+    "make_fragment_like", "make_rmem_tensor", "make_view", "memref_load", "memref_load_vec", "memref_store",
+    "memref_store_vec", "ptr_load", "ptr_store", "recast_iter",
+]  # fmt: skip

@@ -438,7 +438,7 @@ class Vector(VectorOperators, metaclass=VectorMeta):
     @staticmethod
     def make_type(shape: int | Shape, dtype: DTypeLike) -> Attribute:
         """The IR type of vectors of a shape and element class."""
-        from .emit.scalar_types import vector_type
+        from ..ir.types import vector_type
 
         return vector_type(dsl_class(dtype).ir_type, math.prod(_flat(_shape_of(shape))))
 
@@ -860,13 +860,4 @@ def __getattr__(name: str) -> type[Vector]:
     return found
 
 
-__all__ = [
-    "ReductionOp",
-    "Vector",
-    "VectorAlias",
-    "empty_like",
-    "full",
-    "full_like",
-    "ones_like",
-    "zeros_like",
-]
+__all__ = ["ReductionOp", "Vector", "VectorAlias", "empty_like", "full", "full_like", "ones_like", "zeros_like"]

@@ -47,15 +47,7 @@ from xdsl.dialects.arith import (
     SubiOp,
     XOrIOp,
 )
-from xdsl.dialects.builtin import (
-    AnyFloatConstr,
-    IndexType,
-    IntegerAttr,
-    IntegerType,
-    VectorType,
-    i1,
-    i32,
-)
+from xdsl.dialects.builtin import AnyFloatConstr, IndexType, IntegerAttr, IntegerType, VectorType, i1, i32
 from xdsl.ir import Attribute, Operation
 from xdsl.irdl import (
     AnyAttr,
@@ -76,6 +68,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from .enums import RoundingMode
+from .op_text import type_after, write
 
 ROUNDING_MODE: Final = "roundingmode"
 """Property of `arith.truncf`: an i32, the value of a `RoundingMode`."""
@@ -135,16 +128,13 @@ class _Cast(IRDLOperation):
         if cls.RELAXED and "fastmath" not in props and parser.parse_optional_keyword("fastmath"):
             props["fastmath"] = _parse_fastmath(parser)
         attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        from_type = parser.parse_type()
-        parser.parse_keyword("to")
-        to_type = parser.parse_type()
+        from_type = type_after(parser, ":")
+        to_type = type_after(parser, "to")
         operands = parser.resolve_operands([x], [from_type], pos)
         return cls.create(operands=operands, result_types=[to_type], properties=props, attributes=attributes)
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.operands[0])
+        write(printer, " ", self.operands[0])
         mode = self.properties.get(ROUNDING_MODE)
         if isinstance(mode, IntegerAttr):
             printer.print_string(f" {RoundingMode(mode.value.data).name}")
@@ -152,11 +142,7 @@ class _Cast(IRDLOperation):
         if isinstance(flags, FastMathFlagsAttr) and flags.data:
             printer.print_string(" fastmath")
             flags.print_parameter(printer)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.operands[0].type)
-        printer.print_string(" to ")
-        printer.print_attribute(self.results[0].type)
+        write(printer, self.attributes, " : ", self.operands[0].type, " to ", self.results[0].type)
 
     def verify_(self) -> None:
         _check_shapes(self)
@@ -273,8 +259,7 @@ class _Comparison(IRDLOperation):
             given = parser.parse_optional_keyword("fastmath") is not None
             props["fastmath"] = _parse_fastmath(parser) if given else FastMathFlagsAttr("none")
         attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
+        type_ = type_after(parser, ":")
         shape = _lanes(type_)
         result = i1 if shape is None else VectorType(i1, shape)
         operands = parser.resolve_operands([a, b], [type_, type_], pos)
@@ -330,13 +315,9 @@ class SelectOp(xarith.SelectOp):
         return cls.create(operands=operands, result_types=[types[-1]], attributes=attributes)
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_list(self.operands, printer.print_operand)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
+        write(printer, " ", self.operands, self.attributes, " : ")
         if self.operands[0].type != i1:
-            printer.print_attribute(self.operands[0].type)
-            printer.print_string(", ")
+            write(printer, self.operands[0].type, ", ")
         printer.print_attribute(self.results[0].type)
 
     def verify_(self) -> None:
@@ -346,71 +327,19 @@ class SelectOp(xarith.SelectOp):
 
 
 WIDENED: Final[dict[type[Operation], type[Operation]]] = {
-    xarith.ExtSIOp: ExtSIOp,
-    xarith.ExtUIOp: ExtUIOp,
-    xarith.TruncIOp: TruncIOp,
-    xarith.SIToFPOp: SIToFPOp,
-    xarith.UIToFPOp: UIToFPOp,
-    xarith.FPToSIOp: FPToSIOp,
-    xarith.FPToUIOp: FPToUIOp,
-    xarith.IndexCastOp: IndexCastOp,
-    xarith.ExtFOp: ExtFOp,
-    xarith.TruncFOp: TruncFOp,
-    xarith.CmpiOp: CmpiOp,
-    xarith.CmpfOp: CmpfOp,
-    xarith.SelectOp: SelectOp,
-}
+    own.__bases__[-1]: own
+    for own in (
+        ExtSIOp, ExtUIOp, TruncIOp, SIToFPOp, UIToFPOp, FPToSIOp, FPToUIOp, IndexCastOp, ExtFOp, TruncFOp, CmpiOp,
+        CmpfOp, SelectOp,
+    )
+}  # fmt: skip
 """xDSL's class to the one here."""
 
 __all__ = [
-    "ROUNDING_MODE",
-    "WIDENED",
-    "AddUIExtendedOp",
-    "AddfOp",
-    "AddiOp",
-    "AndIOp",
-    "BitcastOp",
-    "CeilDivSIOp",
-    "CeilDivUIOp",
-    "CmpfOp",
-    "CmpiOp",
-    "ConstantOp",
-    "DivSIOp",
-    "DivUIOp",
-    "DivfOp",
-    "ExtFOp",
-    "ExtSIOp",
-    "ExtUIOp",
-    "FPToSIOp",
-    "FPToUIOp",
-    "FastMathFlagsAttr",
-    "FloorDivSIOp",
-    "IndexCastOp",
-    "MaxSIOp",
-    "MaxUIOp",
-    "MaximumfOp",
-    "MaxnumfOp",
-    "MinSIOp",
-    "MinUIOp",
-    "MinimumfOp",
-    "MinnumfOp",
-    "MulSIExtendedOp",
-    "MulUIExtendedOp",
-    "MulfOp",
-    "MuliOp",
-    "NegfOp",
-    "OrIOp",
-    "RemSIOp",
-    "RemUIOp",
-    "SIToFPOp",
-    "SelectOp",
-    "ShLIOp",
-    "ShRSIOp",
-    "ShRUIOp",
-    "SubfOp",
-    "SubiOp",
-    "TruncFOp",
-    "TruncIOp",
-    "UIToFPOp",
-    "XOrIOp",
-]
+    "ROUNDING_MODE", "WIDENED", "AddUIExtendedOp", "AddfOp", "AddiOp", "AndIOp", "BitcastOp", "CeilDivSIOp",
+    "CeilDivUIOp", "CmpfOp", "CmpiOp", "ConstantOp", "DivSIOp", "DivUIOp", "DivfOp", "ExtFOp", "ExtSIOp", "ExtUIOp",
+    "FPToSIOp", "FPToUIOp", "FastMathFlagsAttr", "FloorDivSIOp", "IndexCastOp", "MaxSIOp", "MaxUIOp", "MaximumfOp",
+    "MaxnumfOp", "MinSIOp", "MinUIOp", "MinimumfOp", "MinnumfOp", "MulSIExtendedOp", "MulUIExtendedOp", "MulfOp",
+    "MuliOp", "NegfOp", "OrIOp", "RemSIOp", "RemUIOp", "SIToFPOp", "SelectOp", "ShLIOp", "ShRSIOp", "ShRUIOp", "SubfOp",
+    "SubiOp", "TruncFOp", "TruncIOp", "UIToFPOp", "XOrIOp",
+]  # fmt: skip

@@ -44,75 +44,27 @@ if TYPE_CHECKING:
 i128 = IntegerType(128)
 index = IndexType()
 
-INT_BINARY: dict[str, type[Operation]] = {
-    "addi": arith.AddiOp,
-    "subi": arith.SubiOp,
-    "muli": arith.MuliOp,
-    "divsi": arith.DivSIOp,
-    "divui": arith.DivUIOp,
-    "remsi": arith.RemSIOp,
-    "remui": arith.RemUIOp,
-    "floordivsi": arith.FloorDivSIOp,
-    "ceildivsi": arith.CeilDivSIOp,
-    "ceildivui": arith.CeilDivUIOp,
-    "andi": arith.AndIOp,
-    "ori": arith.OrIOp,
-    "xori": arith.XOrIOp,
-    "shli": arith.ShLIOp,
-    "shrsi": arith.ShRSIOp,
-    "shrui": arith.ShRUIOp,
-    "minsi": arith.MinSIOp,
-    "maxsi": arith.MaxSIOp,
-    "minui": arith.MinUIOp,
-    "maxui": arith.MaxUIOp,
-}
-FLOAT_BINARY: dict[str, type[Operation]] = {
-    "addf": arith.AddfOp,
-    "subf": arith.SubfOp,
-    "mulf": arith.MulfOp,
-    "divf": arith.DivfOp,
-    "maximumf": arith.MaximumfOp,
-    "minimumf": arith.MinimumfOp,
-    "maxnumf": arith.MaxnumfOp,
-    "minnumf": arith.MinnumfOp,
-}
-CASTS: dict[str, type[Operation]] = {
-    "extsi": arith.ExtSIOp,
-    "extui": arith.ExtUIOp,
-    "trunci": arith.TruncIOp,
-    "extf": arith.ExtFOp,
-    "truncf": arith.TruncFOp,
-    "sitofp": arith.SIToFPOp,
-    "uitofp": arith.UIToFPOp,
-    "fptosi": arith.FPToSIOp,
-    "fptoui": arith.FPToUIOp,
-    "index_cast": arith.IndexCastOp,
-    "bitcast": arith.BitcastOp,
-}
-CMPI = {p: i for i, p in enumerate(("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"))}
-CMPF = {
-    p: i
-    for i, p in enumerate(
-        (
-            "false",
-            "oeq",
-            "ogt",
-            "oge",
-            "olt",
-            "ole",
-            "one",
-            "ord",
-            "ueq",
-            "ugt",
-            "uge",
-            "ult",
-            "ule",
-            "une",
-            "uno",
-            "true",
-        )
-    )
-}
+
+def _by_name(*ops: type[Operation]) -> dict[str, type[Operation]]:
+    """Ops of `arith` by their names there."""
+    return {op.name.removeprefix("arith."): op for op in ops}
+
+
+INT_BINARY = _by_name(
+    arith.AddiOp, arith.SubiOp, arith.MuliOp, arith.DivSIOp, arith.DivUIOp, arith.RemSIOp, arith.RemUIOp,
+    arith.FloorDivSIOp, arith.CeilDivSIOp, arith.CeilDivUIOp, arith.AndIOp, arith.OrIOp, arith.XOrIOp, arith.ShLIOp,
+    arith.ShRSIOp, arith.ShRUIOp, arith.MinSIOp, arith.MaxSIOp, arith.MinUIOp, arith.MaxUIOp,
+)  # fmt: skip
+FLOAT_BINARY = _by_name(
+    arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.DivfOp, arith.MaximumfOp, arith.MinimumfOp, arith.MaxnumfOp,
+    arith.MinnumfOp,
+)  # fmt: skip
+CASTS = _by_name(
+    arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp, arith.ExtFOp, arith.TruncFOp, arith.SIToFPOp, arith.UIToFPOp,
+    arith.FPToSIOp, arith.FPToUIOp, arith.IndexCastOp, arith.BitcastOp,
+)  # fmt: skip
+CMPI = {p: i for i, p in enumerate("eq ne slt sle sgt sge ult ule ugt uge".split())}
+CMPF = {p: i for i, p in enumerate("false oeq ogt oge olt ole one ord ueq ugt uge ult ule une uno true".split())}
 _COMMUTATIVE = {"addi", "muli", "andi", "ori", "xori", "minsi", "maxsi", "minui", "maxui"}
 _PREDICATES: dict[int, IntegerAttr[IntegerType]] = {i: IntegerAttr(i, i64) for i in range(16)}
 
@@ -291,11 +243,7 @@ class Builder:
         return emitn(self.block, cls, operands, types, {} if props is None else props, self.loc)
 
     def share(
-        self,
-        cls: type[Operation],
-        operands: Sequence[SSAValue],
-        type_: Attribute,
-        props: dict[str, Attribute],
+        self, cls: type[Operation], operands: Sequence[SSAValue], type_: Attribute, props: dict[str, Attribute]
     ) -> SSAValue:
         """Append a pure op with one result unless an equal one is at hand."""
         ids = self._ids
@@ -546,20 +494,6 @@ def i64_list(values: tuple[int, ...]) -> DenseArrayBase[IntegerType]:
 
 
 __all__ = [
-    "CASTS",
-    "CMPF",
-    "CMPI",
-    "FLOAT_BINARY",
-    "INT_BINARY",
-    "Builder",
-    "elem_of",
-    "i1",
-    "i32",
-    "i32_list",
-    "i64",
-    "i64_list",
-    "i128",
-    "index",
-    "int_attr",
-    "operands_of",
-]
+    "CASTS", "CMPF", "CMPI", "FLOAT_BINARY", "INT_BINARY", "Builder", "elem_of", "i1", "i32", "i32_list", "i64",
+    "i64_list", "i128", "index", "int_attr", "operands_of",
+]  # fmt: skip

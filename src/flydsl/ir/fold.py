@@ -361,20 +361,3 @@ def fold_cmpf(predicate: str, a: float, b: float) -> bool:
     if unordered:
         return predicate[0] == "u"
     return fold_cmpi("s" + predicate[1:], a, b, 64)  # pyright: ignore[reportArgumentType]
-
-
-__all__ = [
-    "FLOAT_FOLDS",
-    "FORMATS",
-    "FloatFormat",
-    "float_bits",
-    "float_from_bits",
-    "floor_float",
-    "fold_cmpf",
-    "fold_cmpi",
-    "fold_float",
-    "fold_int",
-    "fold_ipow",
-    "round_float",
-    "signed",
-]

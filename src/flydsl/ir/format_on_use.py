@@ -65,6 +65,3 @@ def formats_on_use() -> Generator[None]:
         yield
     finally:
         _later.reset(token)
-
-
-__all__ = ["FormatOnUse", "formats_on_use"]

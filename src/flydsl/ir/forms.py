@@ -12,6 +12,8 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.mlir_lexer import MLIRTokenKind
 
+from .op_text import write
+
 
 class Form(NamedTuple):
     """How an op is written behind its name, in place of what its class does."""
@@ -48,9 +50,7 @@ def _parse_while(parser: Parser) -> Operation:
 
 
 def _print_execute_region(op: Operation, printer: Printer) -> None:
-    printer.print_string(" -> ")
-    printer.print_attribute(op.results[0].type)
-    printer.print_string(" ")
+    write(printer, " -> ", op.results[0].type, " ")
     printer.print_region(op.regions[0], print_entry_block_args=False)
     printer.print_op_attributes(op.attributes)
 
@@ -65,9 +65,7 @@ def print_memref(type_: MemRefType[Attribute], printer: Printer) -> bool:
         return False
     printer.print_string("memref<")
     printer.print_dimension_list(type_.get_shape())
-    printer.print_string("x" if type_.get_num_dims() else "")
-    printer.print_attribute(type_.element_type)
-    printer.print_string(f", {space.value.data}>")
+    write(printer, "x" if type_.get_num_dims() else "", type_.element_type, f", {space.value.data}>")
     return True
 
 
@@ -87,5 +85,3 @@ FORMS: dict[str, Form] = {
 
 OPEN_DIALECT = {"builtin.module": "builtin", "func.func": "func"}
 """Ops inside which those of a dialect are written without its name: `module`, `return`."""
-
-__all__ = ["FORMS", "OPEN_DIALECT", "Form", "print_memref"]

@@ -66,6 +66,3 @@ def by_identity_and_value(function: Callable[[T, K], R]) -> Callable[[T, K], R]:
         return found[0]
 
     return remembered
-
-
-__all__ = ["LIMIT", "IdentityCache", "by_identity", "by_identity_and_value"]

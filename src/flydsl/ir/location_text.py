@@ -41,6 +41,3 @@ def with_function(location: LocationAttr) -> LocationAttr:
             note_function(location.location, found[1], int(found[2]))
             return location.location
     return location
-
-
-__all__ = ["location_text", "with_function"]

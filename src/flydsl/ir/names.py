@@ -181,6 +181,3 @@ def name_all(op: Operation, *, hints: bool = False, generic: bool = False) -> Na
         namer.op(op, scope)
     (namer.unscoped if generic else namer.scoped)(op.regions, scope)
     return namer.names
-
-
-__all__ = ["Names", "name_all"]

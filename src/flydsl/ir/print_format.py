@@ -78,6 +78,3 @@ def conversion(spec: str, is_float: bool, bits: int) -> str:
             raise ValueError(f"the format {spec!r} pads in front of the prefix; pad with zeros: {{:#0{width}{kind}}}")
         room = str(max(int(width) - 2, 0)) if width else None
     return f"{head}%{flags}{room or ''}{'l' if bits == 64 else ''}{kind or 'd'}"
-
-
-__all__ = ["conversion", "letter", "split"]

@@ -224,6 +224,3 @@ def print_ir(op: Operation, *, generic: bool = False, debuginfo: bool = False, h
     printer = IRPrinter(generic=generic, debuginfo=debuginfo, hints=hints)
     printer.print_op(op)
     return printer.text() + "\n"
-
-
-__all__ = ["IRPrinter", "print_ir"]

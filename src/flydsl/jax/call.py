@@ -147,11 +147,7 @@ def _run(
 
 
 def _shape(
-    function: JitFunction,
-    result: str,
-    like: Like,
-    shapes: Mapping[str, Shape],
-    given: Mapping[str, object],
+    function: JitFunction, result: str, like: Like, shapes: Mapping[str, Shape], given: Mapping[str, object]
 ) -> Shape:
     if isinstance(like, str):
         if like not in shapes:
@@ -260,6 +256,3 @@ def _gradient(
         return dict(zip(wanted.values(), _all_of(made), strict=True))
 
     return gradient
-
-
-__all__ = ["call"]

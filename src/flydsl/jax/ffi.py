@@ -172,6 +172,3 @@ def _stream(frame: _Frame) -> int:
 def _error(frame: _Frame, message: str) -> int | None:
     arguments = _ErrorArguments(ctypes.sizeof(_ErrorArguments), None, message.encode(), INTERNAL)
     return frame.api.contents.make_error(ctypes.byref(arguments))
-
-
-__all__ = ["TARGET", "Handler", "Memory", "Run", "handler"]

@@ -51,6 +51,3 @@ def load() -> _Jax:
     """JAX with its foreign function interface, which it has since 0.5."""
     import_module("jax.ffi")
     return cast(_Jax, import_module("jax"))
-
-
-__all__ = ["Array", "Differentiable", "Shape", "load"]

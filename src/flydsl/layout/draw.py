@@ -120,6 +120,3 @@ def picture_of(layout: AnyLayout, most: int = 1024) -> str | None:
     if layout.rank > 2 or not 1 < cast(int, size(layout)) <= most:
         return None
     return draw_layout(layout)
-
-
-__all__ = ["draw_layout", "draw_tv", "picture_of"]

@@ -171,10 +171,7 @@ class ComposedLayout(Frozen):
     _hash: int
 
     def __init__(
-        self,
-        inner: Swizzle | CoordSwizzle | Layout | ComposedLayout,
-        offset: IntTuple,
-        outer: Layout | ComposedLayout,
+        self, inner: Swizzle | CoordSwizzle | Layout | ComposedLayout, offset: IntTuple, outer: Layout | ComposedLayout
     ) -> None:
         frozen_set(self, "inner", inner)
         frozen_set(self, "offset", offset)

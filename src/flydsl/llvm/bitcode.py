@@ -190,6 +190,3 @@ def _missing_message(missing: Sequence[str], wanted: dict[str, Signature], paths
         f"extern function {', '.join(map(repr, called))} is defined nowhere{where}. Give the bitcode that defines it: "
         "link_extern(ffi(...), bitcode_path=...), or register_extern_resolver"
     )
-
-
-__all__ = ["Signature", "link_libraries", "signatures", "undefined"]

@@ -15,7 +15,8 @@ from xdsl.ir import Attribute, SSAValue
 
 from ..dialects.fly import atoms
 from ..dialects.fly.atoms import CopyAtomType, MmaAtomType, TiledCopyType, TiledMmaType
-from ..dialects.fly.ops import OPS, FlyOp, python_value
+from ..dialects.fly.infer import python_value
+from ..dialects.fly.ops import OPS, FlyOp
 from ..dialects.fly.types import CoordTensorType
 from ..dialects.upstream import llvm
 from ..errors import DSLCompileError
@@ -179,20 +180,3 @@ def from_struct(b: Builder, struct: SSAValue, type_: Attribute) -> Attribute | A
         place: dict[str, Attribute] = {"position": i64_list((i,))}
         values[name] = b.pure(llvm.ExtractValueOp, (struct,), IntegerType(bits), place)
     return AtomWithState(type_, values) if values else type_
-
-
-__all__ = [
-    "ATOM_TYPES",
-    "AtomWithState",
-    "atom_of",
-    "fresh_atom",
-    "from_struct",
-    "get_atom",
-    "make_tiled",
-    "refuse_coordinates",
-    "set_value",
-    "state_of",
-    "struct_type",
-    "to_struct",
-    "with_field",
-]

@@ -127,5 +127,3 @@ HANDLERS = cast(
     dict[type[Operation], Handler],
     {AtomicRMWOp: _rmw, AtomicCASOp: _cas, QualifiedLoadOp: _load, QualifiedStoreOp: _store, FenceOp: _fence},
 )
-
-__all__ = ["HANDLERS"]

@@ -313,5 +313,3 @@ FOLDS: dict[type[Operation], Fold] = {
     **{cls: _cast(name) for name, cls in CASTS.items() if name != "bitcast"},
 }
 """Folds by class of op; each gives the value that stands for the op, or None."""
-
-__all__ = ["FoldingBuilder", "slice_start"]

@@ -480,20 +480,3 @@ def bitcast(b: FoldingBuilder, cls: type[Operation], x: SSAValue, type_: Attribu
         seen = operands_of(x.owner)[0]
         x = seen if isinstance(x.owner, cls) or seen.type == type_ else x
     return x if x.type == type_ else b.share(cls, (x,), type_, {})
-
-
-__all__ = [
-    "bitcast",
-    "cast_value",
-    "cmpi",
-    "element_pointer",
-    "extract",
-    "extract_slice",
-    "extract_value",
-    "float_binary",
-    "from_elements",
-    "insert",
-    "int_binary",
-    "select",
-    "shape_cast",
-]

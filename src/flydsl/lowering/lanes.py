@@ -182,6 +182,3 @@ def put_in(b: FoldingBuilder, value: SSAValue, into: SSAValue, at: int) -> SSAVa
         props = vector.InsertStridedSliceOp.properties_for(at)
         return b.share(vector.InsertStridedSliceOp, (value, into), into.type, props)
     return b.share(xvector.InsertOp, (value, into), into.type, {"static_position": i64_list((at,))})
-
-
-__all__ = ["Lanes", "Part", "lanes_in", "put_in"]

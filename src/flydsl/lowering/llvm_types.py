@@ -55,6 +55,3 @@ def _convert(type_: Attribute) -> Attribute:
     if bits is not None and bits < 16:
         return IntegerType(bits)
     return llvm.ptr() if getattr(type_, "llvm_text", None) == "ptr" else type_
-
-
-__all__ = ["llvm_type", "space_of"]

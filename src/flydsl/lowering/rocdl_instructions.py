@@ -120,6 +120,3 @@ def _matched(
         elif slot.extra and known:
             props[slot.extra] = IntegerAttr(1, IntegerType(1))
     return [operands[i] for i in range(len(operands))], props
-
-
-__all__ = ["Slot", "argument_order", "spelled"]

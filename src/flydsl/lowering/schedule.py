@@ -96,6 +96,3 @@ def _mark_needed(root: Any, needed: set[int]) -> None:
                         if type(value) is OpResult:
                             needed.add(id(value.op))
                 op = op._prev_op
-
-
-__all__ = ["schedule"]

@@ -129,6 +129,3 @@ def divisor(b: FoldingBuilder, value: SSAValue) -> int:
     if found is None:
         found = b.divisors[value] = computed_divisor(value, b.const_of.get, lambda v: divisor(b, v))
     return found
-
-
-__all__ = ["Swizzle", "computed_divisor", "match", "simplified"]

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import VectorType
 from xdsl.dialects.vector import BitcastOp
 from xdsl.ir import Attribute, SSAValue
 
-from ..dialects.fly.atoms import Operand
+from ..dialects.fly.atom_lowering import Operand
 from ..dialects.fly.types import TRIVIAL_SWIZZLE, MemRefData
 from ..dialects.upstream import vector
 from ..errors import DSLCompileError
@@ -174,6 +174,3 @@ def with_element(b: Builder, value: SSAValue, elem: Attribute) -> SSAValue:
         raise DSLCompileError(f"a store of {type_} does not consist of whole elements of {elem}")
     cast_ = b.pure(BitcastOp, (as_vector(b, value),), vector_type(elem, count), {})
     return b.extract(cast_, 0) if count == 1 and not isinstance(type_, VectorType) else cast_
-
-
-__all__ = ["ValuePlace", "operand", "read", "read_lanes", "value_of", "with_element", "write"]

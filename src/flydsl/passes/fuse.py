@@ -108,6 +108,3 @@ def made_up_for(rest: Sequence[PassSpec], *, debug_info: bool = False) -> bool:
     lines = [spec for spec in rest if spec.name == _LINES]
     written = [PassSpec(_LINES, {"emission-kind": kind}) for name, kind in _KINDS.items() if name in names]
     return whole and lines == (written if debug_info else [])
-
-
-__all__ = ["Step", "group_end", "made_up_for", "one_by_one", "plan", "upper_part"]

@@ -141,6 +141,3 @@ def _over(name: str, other: str, traced: bool) -> bool:
 def _one_of(names: Sequence[str]) -> str:
     *most, last = (f"'{name}'" for name in names)
     return f"{', '.join(most)} or {last}" if most else last
-
-
-__all__ = ["CONVERSIONS", "CONVERTS", "DEVICE", "FLY", "LOWERINGS", "check_order", "check_whole"]

@@ -544,14 +544,6 @@ def launch_blocking() -> bool:
 
 
 __all__ = [
-    "GPU_WORK",
-    "Buffer",
-    "Device",
-    "DeviceRuntime",
-    "Dim",
-    "Event",
-    "check_launch",
-    "dim3",
-    "launch_blocking",
+    "GPU_WORK", "Buffer", "Device", "DeviceRuntime", "Dim", "Event", "check_launch", "dim3", "launch_blocking",
     "launch_stream",
-]
+]  # fmt: skip

@@ -99,11 +99,7 @@ def agent_enumerator(tried: list[str]) -> GPUTarget | None:
     if tool not in _agents:
         try:
             done = subprocess.run(
-                [tool, "-name"],
-                capture_output=True,
-                text=True,
-                timeout=config.compile.rocm_agent_timeout,
-                check=False,
+                [tool, "-name"], capture_output=True, text=True, timeout=config.compile.rocm_agent_timeout, check=False
             )
             names = (line.strip() for line in done.stdout.splitlines())
             # The CPU is listed too, as number zero.

@@ -75,15 +75,7 @@ def bf16_global_atomics_arch_description() -> str:
 
 
 __all__ = [
-    "SMEM_CAPACITY_MAP",
-    "bf16_global_atomics_arch_description",
-    "check_smem_capacity",
-    "detect_rocm_target",
-    "get_rocm_arch",
-    "get_rocm_device_count",
-    "get_warp_size",
-    "gpu_backend_of_arch",
-    "is_rdna_arch",
-    "selected_target",
+    "SMEM_CAPACITY_MAP", "bf16_global_atomics_arch_description", "check_smem_capacity", "detect_rocm_target",
+    "get_rocm_arch", "get_rocm_device_count", "get_warp_size", "gpu_backend_of_arch", "is_rdna_arch", "selected_target",
     "supports_bf16_global_atomics",
-]
+]  # fmt: skip

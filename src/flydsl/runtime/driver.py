@@ -480,18 +480,10 @@ class DriverRuntime(DeviceRuntime):
     # -- launch ----------------------------------------------------------------------------------------
 
     def launch(
-        self,
-        function: Function,
-        grid: Dim,
-        block: Dim,
-        *,
-        smem: int = 0,
-        stream: Stream | int | None = None,
-        params: Sequence[object] = (),
-        cluster: Dim | None = None,
-        cooperative: bool = False,
+        self, function: Function, grid: Dim, block: Dim, *, smem: int = 0, stream: Stream | int | None = None,
+        params: Sequence[object] = (), cluster: Dim | None = None, cooperative: bool = False,
         attrs: Sequence[tuple[int, bytes]] = (),
-    ) -> None:
+    ) -> None:  # fmt: skip
         device = function.device
         caps = device.capabilities
         grid3, block3 = dim3(grid, "grid"), dim3(block, "block")
@@ -509,16 +501,7 @@ class DriverRuntime(DeviceRuntime):
                 self._call("launch_ex", record.address, function.handle, where, None, stream=raw, kernel=function.name)
             else:
                 self._call(
-                    "launch",
-                    function.handle,
-                    *grid3,
-                    *block3,
-                    smem,
-                    raw,
-                    where,
-                    None,
-                    stream=raw,
-                    kernel=function.name,
+                    "launch", function.handle, *grid3, *block3, smem, raw, where, None, stream=raw, kernel=function.name
                 )
             if launch_blocking():
                 self._call("stream_synchronize", raw, stream=raw, kernel=function.name)

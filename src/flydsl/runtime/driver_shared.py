@@ -126,6 +126,3 @@ class SharingDriverRuntime(DriverRuntime):
 
     def shared_release(self, handle: int) -> None:
         self._call("vmm_release", handle)
-
-
-__all__ = ["AccessDescription", "AllocationProperties", "SharingDriverRuntime"]

@@ -99,6 +99,3 @@ class _Open:
 def open_buffer(launch: SideLaunch) -> _Open:
     """The memory for what a launch prints."""
     return _Open(launch)
-
-
-__all__ = ["HEAD_WORDS", "lines_of", "open_buffer", "text_of"]

@@ -199,6 +199,3 @@ class NoSideBuffers:
 
     def _done(self, kernel: int, stream: int) -> int:
         return 0
-
-
-__all__ = ["NoSideBuffers", "OpenBuffer", "SideBuffers", "SideLaunch", "content", "device_memory", "wait"]

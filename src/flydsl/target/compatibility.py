@@ -26,7 +26,7 @@ def runs_on(code: GPUTarget, device: GPUTarget, *, assembled: bool = False) -> b
     >>> card = GPUTarget.parse("gfx942:sramecc+:xnack-")
     >>> [runs_on(GPUTarget.parse(code), card) for code in ("gfx942", "gfx942:xnack-", "gfx942:xnack+", "gfx950")]
     [True, True, False, False]
-    >>> [runs_on(GPUTarget.parse(code), GPUTarget.parse("sm_90")) for code in ("sm_90a", "sm_80", "sm_80a", "sm_100")]
+    >>> [runs_on(GPUTarget.parse(code), GPUTarget.parse("sm_90")) for code in ("sm_90a", "sm_80", "sm_100a", "sm_100")]
     [True, True, False, False]
     """
     if code == device:
@@ -88,6 +88,3 @@ def others_that_fit(device: GPUTarget) -> Iterator[GPUTarget]:
     if device.has("nvidia"):
         found = [replace(device, arch=arch) for arch in CUDA_ARCHES if arch != device.arch]
         yield from sorted((t for t in found if runs_on(t, device)), key=rank, reverse=True)
-
-
-__all__ = ["SETTINGS", "chip_of", "others_that_fit", "rank", "runs_on", "settings"]

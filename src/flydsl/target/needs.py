@@ -45,6 +45,3 @@ def read(llvm_ir: str) -> frozenset[str]:
 def ptx_version(needs: Iterable[str]) -> int:
     """The PTX version among needs; 0 if there is none."""
     return max((int(word[3:]) for word in needs if word.startswith("ptx")), default=0)
-
-
-__all__ = ["ARCH_SPECIFIC", "ATTRIBUTE", "FEATURE_NEEDS", "lines", "of_code", "ptx_version", "read"]

@@ -57,6 +57,3 @@ def _unknown(scope: str, where: str, known: frozenset[str]) -> DSLValueError:
         f"unknown syncscope {scope!r}: {where} has {names}, and '' for the system; "
         "fx.SyncScope.System, Device, Block and Warp are for all"
     )
-
-
-__all__ = ["AMD", "KNOWN", "NVIDIA", "PORTABLE", "scope_for"]

@@ -17,6 +17,3 @@ def vmcnt_of(arch: str, operand: int) -> int:
     if has(arch, "waitcnt_lgkm_first"):
         return operand >> 10 & 63
     return operand & 15 | (operand >> 14 & 3) << 4
-
-
-__all__ = ["MOST_LOADS", "vmcnt_of"]

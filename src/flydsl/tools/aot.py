@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flydsl.tools.console import failed
+
 if TYPE_CHECKING:
     from flydsl.compiler.ship.aot_build import Built
 
@@ -37,8 +39,7 @@ def run_keygen(options: argparse.Namespace) -> int:
     try:
         private, public = generate(options.key)
     except (FlyDSLError, OSError) as error:
-        print(f"fly aot: {error}", file=sys.stderr)
-        return 2
+        return failed(f"fly aot: {error}")
     print(f"{private}: the private key; keep it secret, and give it to `fly aot build --sign`")
     print(
         f"{public}: the public key; {KEYS_VARIABLE}={public} accepts what was signed with the other, and nothing else"
@@ -63,21 +64,17 @@ def run_build(options: argparse.Namespace) -> int:
 
     if options.sign is not None:
         if options.check:
-            print("fly aot: --check compiles nothing, so there is nothing to --sign", file=sys.stderr)
-            return 2
+            return failed("fly aot: --check compiles nothing, so there is nothing to --sign")
         try:
             read_private_key(options.sign)  # before hours of compilation, not after
         except FlyDSLError as error:
-            print(f"fly aot: {error}", file=sys.stderr)
-            return 2
+            return failed(f"fly aot: {error}")
     try:
         builds = read_manifest(options.manifest)
     except ManifestError as error:
-        print(f"fly aot: {error}", file=sys.stderr)
-        return 2
+        return failed(f"fly aot: {error}")
     if options.check and not options.out.is_dir():
-        print(f"fly aot: there is no folder {options.out}", file=sys.stderr)
-        return 1
+        return failed(f"fly aot: there is no folder {options.out}", 1)
     progress = Progress(len(builds), sys.stderr)
     start = time.monotonic()
 
@@ -89,20 +86,17 @@ def run_build(options: argparse.Namespace) -> int:
         results = run_builds(builds, options.out, jobs=options.jobs, check=options.check, done=done)
     except KeyboardInterrupt:
         progress.finish()
-        print("fly aot: interrupted; what was compiled is in the folder", file=sys.stderr)
-        return 130
+        return failed("fly aot: interrupted; what was compiled is in the folder", 130)
     except FlyDSLError as error:
         progress.finish()
-        print(f"fly aot: {error}", file=sys.stderr)
-        return 2
+        return failed(f"fly aot: {error}")
     progress.finish()
     if not options.check:
         if options.sign is not None:
             try:
                 sign_entries(results, options.out, options.sign)
             except (FlyDSLError, OSError) as error:
-                print(f"fly aot: the entries are not signed: {error}", file=sys.stderr)
-                return 1
+                return failed(f"fly aot: the entries are not signed: {error}", 1)
         write_index(results, options.out)
     _report(results, time.monotonic() - start, options.check)
     return 1 if any(result.error for result in results) else 0

@@ -10,12 +10,12 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 from flydsl.errors import ExternalLLVMError, ToolNotFoundError
 from flydsl.llvm import tools
+from flydsl.tools.console import failed
 
 PRODUCTS = ("fly-llc", "fly-llc-injector.so")
 SOURCES = ("main.cpp", "pipeline.cpp", "points.cpp", "probe.cpp")
@@ -155,8 +155,7 @@ def run(options: argparse.Namespace) -> int:
             Path(options.output) if options.output else None, llvm_dir=options.llvm_dir, use_cmake=not options.no_cmake
         )
     except ExternalLLVMError as error:
-        print(f"fly build-llc: {error}", file=sys.stderr)
-        return 1
+        return failed(f"fly build-llc: {error}", 1)
     if options.verbose:
         print("\n".join(log))
     print(path)

@@ -14,9 +14,11 @@ CLOSED = 141
 """What a shell reports of a program that wrote to a closed pipe."""
 
 
-def _say(name: str, message: str) -> None:
+def failed(message: str, status: int = FAILED) -> int:
+    """Say on standard error what went wrong; the exit status."""
     if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison] - a process may be started without
-        print(f"{name}: {message}", file=sys.stderr)
+        print(message, file=sys.stderr)
+    return status
 
 
 def _passes_through(error: BaseException, script: str | None) -> bool:
@@ -32,8 +34,7 @@ def _passes_through(error: BaseException, script: str | None) -> bool:
 def run_command(name: str, body: Callable[[], int], script: str | None = None) -> int:
     """Run a command and give its exit status; `script` is the file of the user's that it runs."""
     if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]
-        _say(name, "standard output is closed")
-        return FAILED
+        return failed(f"{name}: standard output is closed")
     try:
         status = body()
         sys.stdout.flush()
@@ -46,14 +47,12 @@ def run_command(name: str, body: Callable[[], int], script: str | None = None) -
     except (ConfigError, TargetError) as error:
         if config.debug.show_stacktrace:
             raise
-        _say(name, " ".join(str(error).split()))
-        return FAILED
+        return failed(f"{name}: {' '.join(str(error).split())}")
     except OSError as error:
         if config.debug.show_stacktrace or _passes_through(error, script):
             raise
         where = f"{error.filename}: " if error.filename is not None else ""
-        _say(name, f"{where}{error.strerror or error}")
-        return FAILED
+        return failed(f"{name}: {where}{error.strerror or error}")
 
 
 def size_text(count: int) -> str:

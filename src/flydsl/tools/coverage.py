@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from flydsl.target import USUAL
+from flydsl.tools.console import failed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,8 +25,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the script; its own exit status is kept."""
     script = Path(options.file)
     if not script.is_file():
-        print(f"fly coverage: there is no file {script}", file=sys.stderr)
-        return 2
+        return failed(f"fly coverage: there is no file {script}")
     from flydsl.debug.coverage import kernel_coverage
     from flydsl.debug.program import cpu_variables, environment, run_program
 
@@ -33,14 +33,10 @@ def run(options: argparse.Namespace) -> int:
         status = run_program(script, options.arguments)
     sys.stdout.flush()
     if not found.files:
-        print(f"fly coverage: {script} ran no kernel", file=sys.stderr)
-        return status or 1
+        return failed(f"fly coverage: {script} ran no kernel", status or 1)
     print(found.text())
     if options.output:
         print(found.write(options.output, branch=not options.lines))
     lines = sum(len(found.runs(file)) for file in found.files)
     missing = sum(len(found.missing(file)) for file in found.files)
     return status or 2 * int(100 * (lines - missing) < options.fail_under * lines)
-
-
-__all__ = ["add_arguments", "run"]

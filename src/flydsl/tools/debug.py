@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from flydsl.target import USUAL
+from flydsl.tools.console import failed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,8 +30,7 @@ def run(options: argparse.Namespace) -> int:
     if options.dap or options.port is not None:
         return _protocol(options)
     if options.file is None or not Path(options.file).is_file():
-        print(f"fly debug: there is no file {options.file}", file=sys.stderr)
-        return 2
+        return failed(f"fly debug: there is no file {options.file}")
     from flydsl.debug.program import cpu_variables, environment, run_program
 
     with environment(**cpu_variables(options.arch)):
@@ -62,6 +62,3 @@ def _protocol(options: argparse.Namespace) -> int:
         os.dup2(2, 1)
         with os.fdopen(own, "wb") as writer:
             return dap.serve(sys.stdin.buffer, writer)
-
-
-__all__ = ["add_arguments", "run"]

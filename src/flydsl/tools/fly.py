@@ -7,11 +7,12 @@ import json
 import re
 import sys
 from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
 from flydsl.target import EXAMPLE
-from flydsl.tools.console import size_text
+from flydsl.tools.console import failed, run_command, size_text
 
 
 def doctor(options: argparse.Namespace) -> int:
@@ -67,8 +68,7 @@ def compile_file(options: argparse.Namespace) -> int:
             (folder / f"{stem}.s").write_text(artifact.annotated_asm() if options.annotate else artifact.asm)
             print(f"{folder / stem}.{artifact.metadata['binary_ext']}: {len(artifact.binary())} bytes")
         if not made:
-            print(f"fly compile: {options.file} compiled nothing for {target}", file=sys.stderr)
-            return 1
+            return failed(f"fly compile: {options.file} compiled nothing for {target}", 1)
     return 0
 
 
@@ -85,8 +85,7 @@ def draw(options: argparse.Namespace) -> int:
         else:
             picture = draw_layout(parse_any_layout(options.layout), options.banks)
     except (LayoutError, ValueError) as error:
-        print(f"fly draw: {error}", file=sys.stderr)
-        return 1
+        return failed(f"fly draw: {error}", 1)
     if options.output == "-":
         sys.stdout.write(picture)
     else:
@@ -132,8 +131,7 @@ def _show_entry(key: str, filters: dict[str, Any]) -> int:
     found = [entry for entry in cache.entries(**filters) if entry.key.startswith(key)]
     if len(found) != 1:
         which = ", ".join(entry.key[:16] for entry in found[:8]) or "none"
-        print(f"fly cache: {len(found)} entries match {key!r}: {which}", file=sys.stderr)
-        return 1
+        return failed(f"fly cache: {len(found)} entries match {key!r}: {which}", 1)
     header = dict(found[0].header)
     sections = header.pop("sections", [])
     print(f"file      {found[0].path}")
@@ -178,6 +176,23 @@ class _Parser(argparse.ArgumentParser):
         super().error(f"{message}; did you mean '{close[0]}'?" if close else message)
 
 
+_COMMANDS = {
+    "explore": "a page with a kernel at every stage of its compilation",
+    "recompile": "compile the IR of a dump again and compare",
+    "profile": "run a script and count how often its lines run",
+    "coverage": "run a script and say which lines of its kernels ran",
+    "trace": "run a script and record what its kernels do when",
+    "debug": "step through the kernels of a script",
+    "lsp": "a language server for editors, on standard input and output",
+    "numerics": "run a script and check the floats of its kernels",
+    "predict": "what a script's launches would take on a GPU, and why",
+    "tune": "search the best configurations of a script's tuned functions",
+    "aot": "compile ahead of time what a manifest lists",
+    "build-llc": "build fly-llc, which runs machine passes",
+}
+"""Commands with a module of their own, which `add_arguments` of it describes further."""
+
+
 def main(argv: list[str] | None = None) -> int:
     """Entry point of `fly`."""
     parser = _Parser(prog="fly", description=__doc__)
@@ -201,34 +216,9 @@ def main(argv: list[str] | None = None) -> int:
         "--annotate", action="store_true", help="with line tables, and the assembly under its source lines"
     )
     build.set_defaults(run=compile_file)
-    from flydsl.tools import (
-        aot,
-        build_llc,
-        coverage,
-        debug,
-        explore,
-        lsp,
-        numerics,
-        predict,
-        profile,
-        recompile,
-        trace,
-        tune,
-    )
-    from flydsl.tools.console import run_command
-
-    explore.add_arguments(commands.add_parser("explore", help="a page with a kernel at every stage of its compilation"))
-    recompile.add_arguments(commands.add_parser("recompile", help="compile the IR of a dump again and compare"))
-    profile.add_arguments(commands.add_parser("profile", help="run a script and count how often its lines run"))
-    coverage.add_arguments(commands.add_parser("coverage", help="run a script and say which lines of its kernels ran"))
-    trace.add_arguments(commands.add_parser("trace", help="run a script and record what its kernels do when"))
-    debug.add_arguments(commands.add_parser("debug", help="step through the kernels of a script"))
-    lsp.add_arguments(commands.add_parser("lsp", help="a language server for editors, on standard input and output"))
-    numerics.add_arguments(commands.add_parser("numerics", help="run a script and check the floats of its kernels"))
-    predict.add_arguments(commands.add_parser("predict", help="what a script's launches would take on a GPU, and why"))
-    tune.add_arguments(commands.add_parser("tune", help="search the best configurations of a script's tuned functions"))
-    aot.add_arguments(commands.add_parser("aot", help="compile ahead of time what a manifest lists"))
-    build_llc.add_arguments(commands.add_parser("build-llc", help="build fly-llc, which runs machine passes"))
+    for name, what in _COMMANDS.items():
+        module = import_module(f"flydsl.tools.{name.replace('-', '_')}")
+        module.add_arguments(commands.add_parser(name, help=what))
     _add_version(parser)
     if not (sys.argv[1:] if argv is None else argv):
         parser.print_help(sys.stderr)

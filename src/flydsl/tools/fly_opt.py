@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from flydsl.tools.console import failed
+
 from .. import config
 from ..errors import FlyDSLError
 from ..passes import PASSES, pass_class
@@ -240,8 +242,7 @@ def _main(argv: list[str] | None) -> int:
     try:
         options = Options(sys.argv[1:] if argv is None else argv)
     except UsageError as error:
-        print(f"fly-opt: {error}", file=sys.stderr)
-        return 2
+        return failed(f"fly-opt: {error}")
     if options.version:
         from flydsl import __version__
 
@@ -254,8 +255,7 @@ def _main(argv: list[str] | None) -> int:
         text = sys.stdin.read() if options.file == "-" else Path(options.file).read_text()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        print(f"fly-opt: cannot read {options.file}: {reason}", file=sys.stderr)
-        return 2
+        return failed(f"fly-opt: cannot read {options.file}: {reason}")
     name = "<stdin>" if options.file == "-" else options.file
     results: list[str] = []
     good = True

@@ -116,6 +116,3 @@ def text_of(error: BaseException) -> str:
     if isinstance(error, FlyDSLError):
         return "\n".join([str(error), *getattr(error, "__notes__", ())])
     return "".join(traceback.format_exception(error))
-
-
-__all__ = ["Mistake", "came_from_tracing", "is_users", "mistakes_of", "text_of", "user_files"]

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from flydsl.target import USUAL
+from flydsl.tools.console import failed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,8 +25,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the script; its own exit status is kept."""
     script = Path(options.file)
     if not script.is_file():
-        print(f"fly numerics: there is no file {script}", file=sys.stderr)
-        return 2
+        return failed(f"fly numerics: there is no file {script}")
     from flydsl.debug.program import cpu_variables, environment, run_program
 
     with environment(**cpu_variables(options.arch)):
@@ -35,11 +35,7 @@ def run(options: argparse.Namespace) -> int:
             status = run_program(script, options.arguments)
     sys.stdout.flush()
     if not report.launches:
-        print(f"fly numerics: {script} ran no kernel", file=sys.stderr)
-        return status or 1
+        return failed(f"fly numerics: {script} ran no kernel", status or 1)
     print(report.listing())
     bad = any(f.trouble != "cancellation" for f in report.findings)
     return status or int(bad and options.strict)
-
-
-__all__ = ["add_arguments", "run"]

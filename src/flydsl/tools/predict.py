@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flydsl.target import EXAMPLE, USUAL
+from flydsl.tools.console import failed
 
 if TYPE_CHECKING:
     from flydsl.autotune.model.predict import Prediction
@@ -39,13 +39,11 @@ def run(options: argparse.Namespace) -> int:
 
     script = Path(options.file)
     if not script.is_file():
-        print(f"fly predict: there is no file {script}", file=sys.stderr)
-        return 2
+        return failed(f"fly predict: there is no file {script}")
     try:
         machine = machine_for(GPUTarget.parse(options.target), options.device)
     except DSLValueError as error:
-        print(f"fly predict: {error}", file=sys.stderr)
-        return 2
+        return failed(f"fly predict: {error}")
     found: list[Prediction] = []
 
     def watch(artifact: CompiledArtifact, call: BoundCall) -> None:
@@ -54,8 +52,7 @@ def run(options: argparse.Namespace) -> int:
     with environment(FLYDSL_DEBUG_ENABLE_DEBUG_INFO="1"), watching_calls(watch):
         made: list[Compiled[None]] = compiled_by(script, options.target, options.arguments)
     if not made:
-        print(f"fly predict: {script} compiled nothing for {options.target}", file=sys.stderr)
-        return 1
+        return failed(f"fly predict: {script} compiled nothing for {options.target}", 1)
     for prediction in found:
         print(json.dumps(as_dict(prediction)) if options.json else prediction.table())
     return 0

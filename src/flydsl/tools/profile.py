@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from flydsl.target import USUAL
+from flydsl.tools.console import failed
 
 CONTEXT = 1
 """Lines without a count that are shown around those with one."""
@@ -27,8 +28,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the script; its own exit status is kept."""
     script = Path(options.file)
     if not script.is_file():
-        print(f"fly profile: there is no file {script}", file=sys.stderr)
-        return 2
+        return failed(f"fly profile: there is no file {script}")
     from flydsl.debug.program import cpu_variables, environment, run_program
 
     with environment(FLYDSL_CPU_PROFILE="1", **cpu_variables(options.arch)):
@@ -36,8 +36,7 @@ def run(options: argparse.Namespace) -> int:
         counts = _counts()
     sys.stdout.flush()
     if not counts:
-        print(f"fly profile: {script} ran no kernel", file=sys.stderr)
-        return status or 1
+        return failed(f"fly profile: {script} ran no kernel", status or 1)
     print(listing(counts))
     return status
 

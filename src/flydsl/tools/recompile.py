@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from flydsl.target import EXAMPLE
+from flydsl.tools.console import failed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,13 +29,11 @@ def run(options: argparse.Namespace) -> int:
 
     source = Path(options.file)
     if not source.is_file():
-        print(f"fly recompile: there is no file {source}", file=sys.stderr)
-        return 2
+        return failed(f"fly recompile: there is no file {source}")
     try:
         folder = compile_again(source, options.target, options.hints, options.name, Path(options.output), options.link)
     except FlyDSLError as error:
-        print(f"fly recompile: {error}", file=sys.stderr)
-        return 1
+        return failed(f"fly recompile: {error}", 1)
     return compare(source.parent, folder)
 
 

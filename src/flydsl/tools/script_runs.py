@@ -41,10 +41,7 @@ def target_variables(target: str | None) -> Mapping[str, str]:
 
 
 def compiled_by(
-    script: Path,
-    target: str | None,
-    arguments: Sequence[str] = (),
-    watch: Callable[[str, ModuleOp], S] | None = None,
+    script: Path, target: str | None, arguments: Sequence[str] = (), watch: Callable[[str, ModuleOp], S] | None = None
 ) -> list[Compiled[S]]:
     """What a script compiles for a target; `watch(name, module)` may turn each stage into what is kept of it."""
     from flydsl.compiler.build.dumps import watching

@@ -55,6 +55,3 @@ def _object(folder: Path) -> bool:
         return False
     run_tool(assembler, [*_ASSEMBLE, "in.o"], cwd=folder)
     return True
-
-
-__all__ = ["trial"]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from flydsl import config
 from flydsl.target import EXAMPLE
+from flydsl.tools.console import failed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,8 +34,7 @@ def run(options: argparse.Namespace) -> int:
 
     script = Path(options.file)
     if not script.is_file():
-        print(f"fly trace: there is no file {script}", file=sys.stderr)
-        return 2
+        return failed(f"fly trace: there is no file {script}")
     variables = {"FLYDSL_KTRACE_ENABLE": "1", **target_variables(options.target)}
     if options.events is not None:
         variables["FLYDSL_KTRACE_EVENTS"] = str(options.events)
@@ -48,12 +48,8 @@ def run(options: argparse.Namespace) -> int:
         found = recorder.read()
     sys.stdout.flush()
     if not found.launches:
-        print(f"fly trace: {script} launched no kernel with ranges or marks of fx.ktrace", file=sys.stderr)
-        return status or 1
+        return failed(f"fly trace: {script} launched no kernel with ranges or marks of fx.ktrace", status or 1)
     file = found.write(options.output or f"{script.stem}.perfetto-trace")
     print(found.text())
     print(f"{file}: {len(found.launches)} launches, {len(found.events)} events")
     return status
-
-
-__all__ = ["add_arguments", "run"]

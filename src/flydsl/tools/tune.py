@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flydsl.tools.console import failed
+
 if TYPE_CHECKING:
     from flydsl.autotune import TuneEvent
     from flydsl.autotune.report import Report, Trial
@@ -42,8 +44,7 @@ def run(options: argparse.Namespace) -> int:
 
     script = Path(options.file)
     if not script.is_file():
-        print(f"fly tune: there is no file {script}", file=sys.stderr)
-        return 2
+        return failed(f"fly tune: there is no file {script}")
     events: list[TuneEvent] = []
     variables = {} if options.keep else {"FLYDSL_AUTOTUNE": "1"}
     if options.out is not None:
@@ -60,13 +61,11 @@ def run(options: argparse.Namespace) -> int:
         ):
             runpy.run_path(str(script), run_name="__main__")
     except (DSLValueError, MissingPackageError) as error:
-        print(f"fly tune: {error}", file=sys.stderr)
-        return 2
+        return failed(f"fly tune: {error}")
     finally:
         shown.finish()
     if not events:
-        print(f"fly tune: {script} searched nothing", file=sys.stderr)
-        return 1
+        return failed(f"fly tune: {script} searched nothing", 1)
     for event in events:
         print(event.report.table())
     _write(options, events)

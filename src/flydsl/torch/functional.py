@@ -59,12 +59,7 @@ def group_norm(
 
 
 def cross_entropy(
-    logits: Tensor,
-    target: Tensor,
-    *,
-    ignore_index: int = -100,
-    label_smoothing: float = 0.0,
-    reduction: str = "mean",
+    logits: Tensor, target: Tensor, *, ignore_index: int = -100, label_smoothing: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
     """The cross entropy of rows of logits with the numbers of their classes; the loss is float32 for 16-bit types.
 

@@ -50,16 +50,9 @@ def linear_cross_entropy_backward(
 
 @linear_cross_entropy_backward.register_fake
 def _(
-    x: Tensor,
-    weight: Tensor,
-    target: Tensor,
-    sums: Tensor,
-    dlosses: Tensor,
-    bias: Tensor | None,
-    ignored: int,
-    smoothing: float,
-    wanted: list[bool],
-) -> tuple[Tensor, Tensor, Tensor]:
+    x: Tensor, weight: Tensor, target: Tensor, sums: Tensor, dlosses: Tensor, bias: Tensor | None, ignored: int,
+    smoothing: float, wanted: list[bool],
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     nothing = x.new_empty((0,))
     found = [
         t.new_empty(t.shape) if need and t is not None else torch.empty_like(nothing)

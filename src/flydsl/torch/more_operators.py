@@ -37,16 +37,9 @@ def sample(
 
 @sample.register_fake
 def _(
-    logits: Tensor,
-    seed: int,
-    offset: int,
-    temperature: float,
-    top_k: int,
-    top_p: float,
-    temperatures: Tensor | None,
-    ks: Tensor | None,
-    ps: Tensor | None,
-) -> Tensor:
+    logits: Tensor, seed: int, offset: int, temperature: float, top_k: int, top_p: float, temperatures: Tensor | None,
+    ks: Tensor | None, ps: Tensor | None,
+) -> Tensor:  # fmt: skip
     return logits.new_empty(logits.shape[:-1], dtype=torch.int64)
 
 

@@ -15,15 +15,6 @@ from flydsl.config import (
 )
 
 __all__ = [
-    "GROUPS",
-    "autotune",
-    "cache_relevant_env",
-    "compile",
-    "cpu",
-    "debug",
-    "describe",
-    "environment_snapshot",
-    "ktrace",
-    "runtime",
-    "system",
-]
+    "GROUPS", "autotune", "cache_relevant_env", "compile", "cpu", "debug", "describe", "environment_snapshot", "ktrace",
+    "runtime", "system",
+]  # fmt: skip

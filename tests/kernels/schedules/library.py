@@ -36,6 +36,8 @@ from flydsl.kernels.matmul.hopper import hopper
 from flydsl.kernels.matmul.tile import Form, Tile
 from flydsl.kernels.mx.quantize import quantize_mx
 from flydsl.kernels.rows.columns import weight_sums
+from flydsl.kernels.rows.form import Form as RowForm
+from flydsl.kernels.rows.norm_kernels import norm_rows
 
 from ..library import CASES
 
@@ -187,6 +189,15 @@ def group_norm_gradients() -> tuple[Any, ...]:
     x, dy, weight = f32(2, 8, 16), f32(2, 8, 16), f32(8)
     made = k.group_norm_forward(x, 2, weight, f32(8))
     return k.group_norm_backward, dy, x, 2, weight, made.mean, made.scale
+
+
+def through_a_ring(cluster: int) -> tuple[Any, ...]:
+    """Five rows for two blocks, or clusters, which have room for one and a half each."""
+    m, n = 5, 512 * cluster
+    x, weight = f32(m, n), f32(n)
+    names = ("x", "out", "weight", "bias")
+    form = RowForm(4, 64 * cluster, 1, 2, False, names, cluster, ring=3, stays=2)
+    return norm_rows, x, None, weight, weight, torch.empty_like(x), None, None, None, m, n, 1e-5, True, form
 
 
 def summed_weights() -> tuple[Any, ...]:
@@ -395,6 +406,12 @@ CALLS: dict[str, Call] = {
         "rows.norm_kernels.norm_rows_kernel",
         False,
     ),
+    **{
+        f"layer norm through a ring{', of a cluster' if cluster > 1 else ''}": Call(
+            HOPPER, partial(through_a_ring, cluster), "rows.norm_kernels.norm_rows_kernel"
+        )
+        for cluster in (1, 2)
+    },
     "layer_norm_backward": Call(
         HOPPER,
         lambda: (k.layer_norm_backward, f32(9, 64), f32(9, 64), f32(64), f32(9), f32(9)),

@@ -25,8 +25,9 @@ from flydsl import config
 from flydsl.compiler.key import function_key as function_key_module
 from flydsl.compiler.key import origin, product, walk
 from flydsl.compiler.key.cache_key import digest, encode
-from flydsl.compiler.key.dependencies import changed_components, function_key, warn_untracked
+from flydsl.compiler.key.function_key import changed_components, warn_untracked
 from flydsl.compiler.key.names import code_reads
+from flydsl.compiler.key.walk import function_key
 from flydsl.errors import UntrackedGlobalWarning
 
 # -- encoding ----------------------------------------------------------------------------------------
@@ -663,7 +664,7 @@ SCRIPT = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import {pkg}.kernels as k
-from flydsl.compiler.key.dependencies import function_key
+from flydsl.compiler.key.walk import function_key
 from flydsl.compiler.key.cache_key import digest
 fns = [k.simple, k.uses_value, k.uses_container, k.uses_chain, k.uses_enum, k.uses_helper, k.uses_ops, k.uses_lambda,
        k.uses_import, k.uses_class, k.factory({{"a", "b", "c"}}, k.Mode.B, k.helper), k.Method.run]

@@ -15,7 +15,7 @@ from flydsl.compiler.active_backend import resolve_backend
 from flydsl.compiler.hints import CompilationContext
 from flydsl.compiler.key import product
 from flydsl.compiler.key.code_key import WantedCode, wanted_code
-from flydsl.compiler.key.dependencies import function_key
+from flydsl.compiler.key.walk import function_key
 from flydsl.expr.meta import tracing_context
 from flydsl.expr.scalars.fastmath import fastmath
 

@@ -21,7 +21,8 @@ import numpy as np
 import pytest
 
 from flydsl.compiler.key.constant_keys import constexpr_key, hint_key
-from flydsl.compiler.key.dependencies import FunctionKey, function_key
+from flydsl.compiler.key.function_key import FunctionKey
+from flydsl.compiler.key.walk import function_key
 
 
 class Plain:

@@ -28,21 +28,7 @@ from .generated import module
 __getattr__, __dir__ = module("fly", globals())
 
 __all__ = [
-    "BasisType",
-    "ComposedLayoutType",
-    "CoordSwizzleType",
-    "CoordTensorType",
-    "CopyAtomType",
-    "CopyOpUniversalAtomicType",
-    "CopyOpUniversalCopyType",
-    "IntTupleType",
-    "LayoutType",
-    "MemRefType",
-    "MmaAtomType",
-    "MmaOpUniversalFMAType",
-    "PointerType",
-    "SwizzleType",
-    "TileType",
-    "TiledCopyType",
-    "TiledMmaType",
-]
+    "BasisType", "ComposedLayoutType", "CoordSwizzleType", "CoordTensorType", "CopyAtomType",
+    "CopyOpUniversalAtomicType", "CopyOpUniversalCopyType", "IntTupleType", "LayoutType", "MemRefType", "MmaAtomType",
+    "MmaOpUniversalFMAType", "PointerType", "SwizzleType", "TileType", "TiledCopyType", "TiledMmaType",
+]  # fmt: skip

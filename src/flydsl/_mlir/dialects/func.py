@@ -44,10 +44,7 @@ class FuncOp(OpView):
         if not isinstance(type, FunctionType):
             raise DSLTypeError(f"'func.func': expected a function type, got {type!r}")
         self.raw = ours.FuncOp(
-            str(getattr(name, "data", name)),
-            type,
-            Region(),
-            None if visibility is None else StringAttr(visibility),
+            str(getattr(name, "data", name)), type, Region(), None if visibility is None else StringAttr(visibility)
         )
         emit(self.raw, loc, ip)
         if body_builder is not None:

@@ -85,6 +85,3 @@ def _merged(accesses: list[AccessCost]) -> list[AccessCost]:
         alike = AccessCost(access.what, access.space, access.factor, access.used, access.moved, 0.0, access.known)
         times[alike] = times.get(alike, 0.0) + access.times
     return [AccessCost(a.what, a.space, a.factor, a.used, a.moved, n, a.known) for a, n in times.items()]
-
-
-__all__ = ["AccessCost", "LineCost", "lines_of"]

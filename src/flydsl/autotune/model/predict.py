@@ -131,10 +131,7 @@ def clocks_of(amounts: Amounts, machine: Machine) -> dict[str, float]:
 def residency(machine: Machine, launch: Launch, uses: Mapping[str, Any]) -> tuple[int, str]:
     """Blocks that fit on a unit, and what bounds them."""
     warps = -(-launch.threads // machine.warp)
-    bounds: dict[str, int] = {
-        "warps": machine.max_warps // max(warps, 1),
-        "blocks": machine.max_blocks,
-    }
+    bounds: dict[str, int] = {"warps": machine.max_warps // max(warps, 1), "blocks": machine.max_blocks}
     # What is said of a kernel may hold the dynamic bytes of its launch already.
     shared = shared_bytes({**uses, "dynamic_smem": 0}) + launch.shared
     if shared:

@@ -78,6 +78,3 @@ def answer(request: Header, blobs: list[bytes]) -> Frame:
 def main() -> None:
     """Entry point of the child."""
     serve(answer)
-
-
-__all__ = ["answer", "main"]

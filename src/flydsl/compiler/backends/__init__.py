@@ -508,26 +508,8 @@ def __getattr__(name: str) -> type[BaseBackend]:
 
 
 __all__ = [
-    "CORE_RESERVED_LAUNCH_PARAM_NAMES",
-    "BackendInfo",
-    "BackendName",
-    "BaseBackend",
-    "DeviceBinary",
-    "GPUTarget",
-    "Options",
-    "TargetCaps",
-    "Tool",
-    "all_reserved_launch_param_names",
-    "backend_for_target",
-    "backend_info",
-    "compile_backend_name",
-    "current_target",
-    "get_backend",
-    "get_backend_class",
-    "list_backends",
-    "parse_target",
-    "register_backend",
-    "resolve_llvm_address_space",
-    "runtime_kind_of",
-    "unregister_backend",
-]
+    "CORE_RESERVED_LAUNCH_PARAM_NAMES", "BackendInfo", "BackendName", "BaseBackend", "DeviceBinary", "GPUTarget",
+    "Options", "TargetCaps", "Tool", "all_reserved_launch_param_names", "backend_for_target", "backend_info",
+    "compile_backend_name", "current_target", "get_backend", "get_backend_class", "list_backends", "parse_target",
+    "register_backend", "resolve_llvm_address_space", "runtime_kind_of", "unregister_backend",
+]  # fmt: skip

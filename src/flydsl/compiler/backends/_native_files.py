@@ -46,6 +46,3 @@ def host_libraries(backend: BaseBackend) -> list[str]:
     names = backend.jit_runtime_lib_basenames()
     home = _home(backend) if names else None
     return [str(home / name) if home is not None and (home / name).is_file() else name for name in names]
-
-
-__all__ = ["host_libraries", "identity", "native_files"]

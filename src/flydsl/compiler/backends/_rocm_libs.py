@@ -79,6 +79,3 @@ def device_libs(target: GPUTarget, symbols: Iterable[str]) -> list[Path]:
         found += [] if path is None else [path]
     found += [path for name in option_files(target) if (path := _file(place, name)) is not None]
     return found
-
-
-__all__ = ["device_libs", "folder", "option_files", "owners"]

@@ -364,18 +364,6 @@ def _llvmlite_version() -> str:
 
 
 __all__ = [
-    "BINARY_PASS",
-    "PIPELINE_SCHEMA",
-    "BaseBackend",
-    "BuiltinBackend",
-    "DeviceBinary",
-    "GPUTarget",
-    "Hints",
-    "Options",
-    "TargetCaps",
-    "Tool",
-    "common_passes",
-    "set_helper_finder",
-    "set_supporter_finder",
-    "to_llvm_passes",
-]
+    "BINARY_PASS", "PIPELINE_SCHEMA", "BaseBackend", "BuiltinBackend", "DeviceBinary", "GPUTarget", "Hints", "Options",
+    "TargetCaps", "Tool", "common_passes", "set_helper_finder", "set_supporter_finder", "to_llvm_passes",
+]  # fmt: skip

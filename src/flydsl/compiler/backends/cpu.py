@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from flydsl import config
 from flydsl.compiler.backends import _device_code
-from flydsl.compiler.backends.base import (
-    BINARY_PASS,
-    BuiltinBackend,
-    DeviceBinary,
-    Hints,
-    Options,
-    common_passes,
-)
+from flydsl.compiler.backends.base import BINARY_PASS, BuiltinBackend, DeviceBinary, Hints, Options, common_passes
 from flydsl.target import ARCHITECTURES, CPU_NATIVE, GPUTarget, make_builtin_target, warp_size_of
 
 if TYPE_CHECKING:

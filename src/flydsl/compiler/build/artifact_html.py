@@ -46,6 +46,3 @@ def _resources(artifact: CompiledArtifact) -> str:
     )
     rows = [[kernel, *(uses.get(name, "–") for name in names)] for kernel, uses in found.items()]
     return table(["kernel", *(name.replace("_", " ") for name in names)], rows) if rows else ""
-
-
-__all__ = ["artifact_html"]

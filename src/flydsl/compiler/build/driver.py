@@ -65,11 +65,7 @@ def print_located(module: ModuleOp) -> str:
 
 
 def run_passes(
-    module: ModuleOp,
-    steps: Sequence[Step],
-    times: dict[str, float],
-    dumper: Dumper,
-    hooks: PassHooks | None = None,
+    module: ModuleOp, steps: Sequence[Step], times: dict[str, float], dumper: Dumper, hooks: PassHooks | None = None
 ) -> ModuleOp:
     """Run the steps of a pipeline in order, the passes of the user (`hooks`) around them; a failure names the pass."""
     verify_each = config.debug.enable_verifier
@@ -240,11 +236,7 @@ def compile_module(
     return CompiledArtifact(
         metadata,
         sections,
-        lazy={
-            "fly": lambda: print_module(traced),
-            "asm": binary.asm,
-            "llvm_opt": lambda: binary.optimized_ir,
-        },
+        lazy={"fly": lambda: print_module(traced), "asm": binary.asm, "llvm_opt": lambda: binary.optimized_ir},
         load_hooks=externs.load_hooks,
     )
 

@@ -59,6 +59,3 @@ def attach_targets(device: ModuleOp, backend: BaseBackend) -> None:
         raise DSLCompileError(f"{type(backend).__name__}.gpu_module_targets() must give a list of texts, got {texts!r}")
     if texts:
         device.properties["targets"] = ArrayAttr([_target(backend, text) for text in texts])
-
-
-__all__ = ["attach_targets"]

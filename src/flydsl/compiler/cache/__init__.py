@@ -13,20 +13,6 @@ from flydsl.compiler.cache.stats import CacheStats, totals
 from flydsl.compiler.cache.store import Store
 
 __all__ = [
-    "CacheInfo",
-    "CacheStats",
-    "Defect",
-    "DiskCache",
-    "EntryInfo",
-    "Removed",
-    "Settings",
-    "Store",
-    "clear",
-    "current_settings",
-    "default_cache",
-    "entries",
-    "info",
-    "prune",
-    "totals",
-    "verify",
-]
+    "CacheInfo", "CacheStats", "Defect", "DiskCache", "EntryInfo", "Removed", "Settings", "Store", "clear",
+    "current_settings", "default_cache", "entries", "info", "prune", "totals", "verify",
+]  # fmt: skip

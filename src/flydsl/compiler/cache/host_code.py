@@ -59,6 +59,3 @@ def _write(file: Path, code: bytes) -> None:
         except OSError:  # it is compiled again
             return
         write_side_file(file, hashlib.sha256(code).digest() + code)
-
-
-__all__ = ["host_code"]

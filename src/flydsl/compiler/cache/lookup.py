@@ -10,7 +10,7 @@ from ... import config
 from ...errors import CacheWarning, DSLRuntimeError, DSLValueError
 from ...target.compatibility import others_that_fit, runs_on
 from ..build.step_times import timed_step
-from ..key.dependencies import FunctionKey, changed_components
+from ..key.function_key import FunctionKey, changed_components
 from . import default_cache
 
 if TYPE_CHECKING:

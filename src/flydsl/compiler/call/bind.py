@@ -11,8 +11,7 @@ from .arguments import Argument, adapt
 
 if TYPE_CHECKING:
     from ..frontend.signature import Parameter, Signature
-    from ..key.dependencies import FunctionKey, Problem
-    from ..key.function_key import Walked
+    from ..key.function_key import FunctionKey, Problem, Walked
 
 
 class BoundCall(NamedTuple):

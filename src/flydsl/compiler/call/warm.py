@@ -34,7 +34,7 @@ from .watch import Watch
 
 if TYPE_CHECKING:
     from ..frontend.signature import Signature
-    from ..key.dependencies import FunctionKey
+    from ..key.function_key import FunctionKey
     from .bind import BoundCall
     from .dispatch import LoadedFunction
 

@@ -19,7 +19,7 @@ from .warm import Served, is_served_warm, make_warm
 
 if TYPE_CHECKING:
     from ..frontend.signature import Parameter, Signature
-    from ..key.dependencies import FunctionKey
+    from ..key.function_key import FunctionKey
     from .bind import BoundCall
     from .dispatch import LoadedFunction
 

@@ -66,6 +66,3 @@ def check_geometry(kernel: str, target: GPUTarget, grid: Sequence[object], block
 
 def _shown(extents: Sequence[object]) -> str:
     return "(" + ", ".join(str(e) if isinstance(e, int) else "?" for e in extents) + ")"
-
-
-__all__ = ["LARGEST", "check_extent", "check_geometry"]

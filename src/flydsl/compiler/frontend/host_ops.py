@@ -61,6 +61,3 @@ def warn_of_result(name: str, function: FunctionType, result: object) -> None:
         warnings.warn_explicit(
             f"{text}. Store results into an array", FlyDSLWarning, code.co_filename, code.co_firstlineno
         )
-
-
-__all__ = ["check_host_ops", "warn_of_result"]

@@ -70,6 +70,3 @@ def flatten_kernel_arguments(
         except TypeError as error:
             raise DSLTypeError(f"kernel '{name}', parameter '{key}': {error}") from error
     return flat
-
-
-__all__ = ["check_tensor", "flatten_kernel_arguments"]

@@ -234,6 +234,3 @@ def _why(products: _Products) -> str:
     where = f" in line {chain[-1].line}" if chain else ""
     behind = "it is the youngest" if products.age == 0 else f"{products.age} were committed behind it"
     return f"wgmma_wait({_pending(wait)}){where} leaves their group running, as {behind}"
-
-
-__all__ = ["settle_products"]

@@ -254,6 +254,3 @@ def _resolve(node: ast.expr, frame: FrameType) -> object:
         if node.id in names:
             return names[node.id]
     return None
-
-
-__all__ = ["remedy"]

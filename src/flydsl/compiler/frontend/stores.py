@@ -132,6 +132,3 @@ def _addresses(op: Operation) -> Iterator[SSAValue]:
             last = block.last_op
             if last is not None:
                 yield from (v for v in operands_of(last) if v.type.name in _ADDRESSES)
-
-
-__all__ = ["Walked", "walk_kernels"]

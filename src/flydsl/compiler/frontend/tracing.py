@@ -9,14 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-    ModuleOp,
-    StringAttr,
-    SymbolRefAttr,
-    UnitAttr,
-    i32,
-)
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, SymbolRefAttr, UnitAttr, i32
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from ... import config
@@ -277,9 +270,7 @@ def trace_kernel(
                 kernel.ktrace.close()
     finally:
         tracer.functions.pop()
-    props: dict[str, Attribute] = {
-        "function_type": function_type([a.type for a in entry.args], ()),
-    }
+    props: dict[str, Attribute] = {"function_type": function_type([a.type for a in entry.args], ())}
     attributes = {**attributes, "sym_name": StringAttr(symbol), "gpu.kernel": UnitAttr()}
     declared = kernel.side_buffers.declared()
     if declared is not None:

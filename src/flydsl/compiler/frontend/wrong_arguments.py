@@ -75,6 +75,3 @@ def _is(value: object, kind: Any) -> bool:
     if isinstance(kind, tuple) and kind[0] == "type":
         return isinstance(value, type) and issubclass(value, cast("tuple[str, type]", kind)[1])
     return isinstance(value, kind)
-
-
-__all__ = ["wrong_argument"]

@@ -177,7 +177,7 @@ class _Encoder:
     def of_function(self, value: types.FunctionType) -> bytes:
         if (replaced := self.ask(value)) is not None:
             return replaced
-        from flydsl.compiler.key.dependencies import function_key
+        from flydsl.compiler.key.walk import function_key
 
         return _tagged(b"F", function_key(value, environment=False).digest.encode())
 
@@ -205,6 +205,3 @@ def framework_value(value: Any, kind: type) -> tuple[object, ...] | None:
     if kind.__module__.partition(".")[0] == "torch" and kind.__name__ in ("dtype", "layout", "memory_format"):
         return (str(value),)
     return None
-
-
-__all__ = ["Resolve", "digest", "encode", "qualified_name"]

@@ -20,18 +20,14 @@ from .constant_keys import hint_key
 if TYPE_CHECKING:
     from ..backends.base import BaseBackend
     from ..build.custom_passes import PassConfig
-    from .dependencies import FunctionKey
+    from .function_key import FunctionKey
 
 
 class WantedCode:
     """What decides the code of a call beside its arguments."""
 
     def __init__(
-        self,
-        memory_key: tuple[object, ...],
-        function: FunctionKey,
-        hints: dict[str, object],
-        passes: PassConfig | None,
+        self, memory_key: tuple[object, ...], function: FunctionKey, hints: dict[str, object], passes: PassConfig | None
     ):
         self.memory_key = memory_key
         self.function = function

@@ -401,6 +401,3 @@ def contents(cell: types.CellType) -> object:
         return cell.cell_contents
     except ValueError:  # not assigned yet
         return MISSING
-
-
-__all__ = ["Walk", "function_key"]

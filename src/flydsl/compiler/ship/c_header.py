@@ -38,10 +38,7 @@ def _describe_tensor(name: str, argument: TensorArgument) -> NewRecord:
     """Pointer, then, where anything is run-time, one packed record of extents and strides."""
     fields: list[NewRecord] = []
     offset = 0
-    for kind, values, size in (
-        ("extent", argument.shape, 4),
-        ("stride", argument.strides, argument.stride_width // 8),
-    ):
+    for kind, values, size in (("extent", argument.shape, 4), ("stride", argument.strides, argument.stride_width // 8)):
         for i, value in enumerate(values):
             if value is None:
                 fields.append({"kind": kind, "dimension": i, "offset": offset, "size": size})

@@ -224,11 +224,7 @@ def _cpu_library(prefix: str, artifact: CompiledArtifact, storages: int) -> byte
     host = _host_function(artifact) + "\n".join(lines) + entry
     launcher = launcher_ir() + _CPU_NAMES
     return write_archive(
-        {
-            "host.o": _compile_host(host),
-            "kernels.o": artifact.binary("o"),
-            "flydsl_cpu.o": _compile_host(launcher),
-        }
+        {"host.o": _compile_host(host), "kernels.o": artifact.binary("o"), "flydsl_cpu.o": _compile_host(launcher)}
     )
 
 

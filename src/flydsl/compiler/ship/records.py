@@ -9,5 +9,3 @@ Record: TypeAlias = Mapping[str, Any]
 """One that is read."""
 NewRecord: TypeAlias = dict[str, Any]
 """One that is being made."""
-
-__all__ = ["NewRecord", "Record"]

@@ -444,18 +444,3 @@ def finish(module: ModuleText) -> None:
         for declared, text in written.declarations.items():
             module.declarations.setdefault(declared, text)
         todo += written.uses
-
-
-__all__ = [
-    "EXACT",
-    "Access",
-    "access_of",
-    "access_table",
-    "checked_access",
-    "checked_fence",
-    "finish",
-    "has_copies",
-    "instructions_of",
-    "may_order",
-    "search",
-]

@@ -65,6 +65,3 @@ def update(r: Routine, word: str, at: Value, value: Value) -> None:
         r.line(f"atomicrmw {word} ptr {at.name}, {value.type} {value.name} monotonic, align {width}")
         return
     r.call(name_of(word), "bfloat", at, r.assign("i16", f"bitcast bfloat {value.name} to i16"))
-
-
-__all__ = ["WORDS", "name_of", "update", "updating"]

@@ -151,6 +151,3 @@ def _word(op: str, element: str) -> str:
         return f"f{op}"
     signed = "" if element.startswith("s") else "u"
     return {"min": f"{signed}min", "max": f"{signed}max", "inc": "uinc_wrap", "dec": "udec_wrap"}.get(op, op)
-
-
-__all__ = ["LOADS", "PREFIX", "REDUCES", "SENDS", "STORES", "Moves", "load", "multicast", "reducing", "send", "store"]

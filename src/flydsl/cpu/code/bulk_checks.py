@@ -85,6 +85,3 @@ def _search(f: FunctionText, abi: CpuAbi, op: CallOp, moves: Moves, place: int, 
     search(f, abi, Access(op, op.args[place], i8, how, word), op.args[place], nbytes, differs)
     f.line(f"br label %{after}")
     f.start(after)
-
-
-__all__ = ["check_bytes"]

@@ -170,6 +170,3 @@ def leave(checked: bool) -> Routine:
         _open_if_full(r, record)
     r.store("i64", r.load("i64", r["state"], PROGRESS) + 1, r["state"], PROGRESS)
     return r
-
-
-__all__ = ["arrive", "arrive_relaxed", "extent", "leave", "owner", "passed", "rank", "remote", "scheduler", "size"]

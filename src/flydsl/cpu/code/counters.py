@@ -28,19 +28,7 @@ from .copies import (
     touch,
 )
 from .races import history
-from .shadow import (
-    BYTES,
-    COUNT,
-    NEVER,
-    PENDING,
-    PENDING_COUNT,
-    READS,
-    SITE,
-    TABLE_LINE,
-    WARP_BITS,
-    WRITES,
-    shadow_of,
-)
+from .shadow import BYTES, COUNT, NEVER, PENDING, PENDING_COUNT, READS, SITE, TABLE_LINE, WARP_BITS, WRITES, shadow_of
 
 
 class Counter(NamedTuple):
@@ -210,6 +198,3 @@ def counter_routines() -> list[Routine]:
         ),
         *(_copied(), _others(), _loads_waited(), _marks_waited(), _all_copies_waited()),
     ]
-
-
-__all__ = ["counter_routines"]

@@ -41,6 +41,3 @@ def _function(text: ModuleText, op: func.FuncOp) -> None:
     # Once is enough: inlined, each call would be optimised anew.
     head = f"define internal {result} @{symbol(name)}({', '.join(params)}) noinline nounwind willreturn"
     text.functions.append("\n".join([f"{head} {{", *f.lines, "}", ""]))
-
-
-__all__ = ["write_functions"]

@@ -65,6 +65,3 @@ def kept_values(function: Operation, sync_ops: tuple[type[Operation], ...]) -> s
             if i < len(suspensions) and suspensions[i] <= end:
                 kept.add(value)
     return kept
-
-
-__all__ = ["kept_values"]

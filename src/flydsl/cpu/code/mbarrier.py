@@ -96,6 +96,3 @@ def named_passed(checked: bool) -> Routine:
             r.call("fly_check_named", "void", r["state"], r["tid"], r["number"], ("i1", 0))
     r.give(over)
     return r
-
-
-__all__ = ["TX_ZERO", "arrive_copied", "init", "named_arrive", "named_passed", "passed", "progress", "update"]

@@ -9,28 +9,12 @@ from collections.abc import Callable
 
 from ...llvm.text.routine import Routine, Value
 from . import report as cpu_report
+from . import shadow as S
 from .block import BARRIER, BLOCK_IDS, CLUSTER, SITE_MASK, STATUS, TOOK
 from .block import JOINED as PHASES
 from .places import NOW
 from .races import history
-from .shadow import (
-    BARRIERS,
-    JOINED,
-    KNOWN_BY_BARRIER,
-    NAMED_FIRST,
-    PLACES,
-    SYNC_COUNTS,
-    VECTOR,
-    VECTOR_BYTES,
-    WARP_BITS,
-    block_of,
-    clock_at,
-    join,
-    shadow_of,
-    thread_at,
-    tick,
-    warp_of,
-)
+from .shadow import block_of, clock_at, join, shadow_of, thread_at, tick, warp_of
 
 _STATES, _BLOCKS = 24, 32
 """Where a cluster's record has the states of its blocks, and their number."""
@@ -38,21 +22,21 @@ _STATES, _BLOCKS = 24, 32
 
 def _meet(r: Routine, shadow: Value, begin: Value, end: Value, takes_part: Callable[[Value], Value]) -> None:
     """Threads that meet know afterwards what each of them knew, and all that their warps did before."""
-    joined = r.at(shadow, JOINED)
-    r.store(VECTOR, Value(r, VECTOR, "zeroinitializer"), joined, 0, 4)
+    joined = r.at(shadow, S.JOINED)
+    r.store(S.VECTOR, Value(r, S.VECTOR, "zeroinitializer"), joined, 0, 4)
     with r.loop(end, begin) as t:
         with r.when(takes_part(t)):
             join(r, joined, thread_at(r, shadow, t))
-    bits = r.load("i64", shadow, WARP_BITS)
+    bits = r.load("i64", shadow, S.WARP_BITS)
     first, last = begin >> bits, (end - 1) >> bits
     with r.loop(last + 1, first) as w:
         now = tick(r, clock_at(r, shadow, w))
         r.store("i32", now, joined, w * 4, 4)
-        at = r.at(shadow, w * 4 + SYNC_COUNTS)
+        at = r.at(shadow, w * 4 + S.SYNC_COUNTS)
         r.store("i32", r.load("i32", at, 0, 4) + 1, at, 0, 4)
     with r.loop(end, begin) as t:
         with r.when(takes_part(t)):
-            r.store(VECTOR, r.load(VECTOR, joined, 0, 4), thread_at(r, shadow, t), 0, 4)
+            r.store(S.VECTOR, r.load(S.VECTOR, joined, 0, 4), thread_at(r, shadow, t), 0, 4)
 
 
 def meet() -> Routine:
@@ -95,7 +79,7 @@ def barrier() -> Routine:
 
 def known_by(r: Routine, shadow: Value, barrier_: Value | int) -> Value:
     number = r.number(barrier_) if isinstance(barrier_, int) else barrier_
-    return r.at(shadow, number * VECTOR_BYTES + KNOWN_BY_BARRIER)
+    return r.at(shadow, number * S.VECTOR_BYTES + S.KNOWN_BY_BARRIER)
 
 
 def slot() -> Routine:
@@ -103,15 +87,15 @@ def slot() -> Routine:
     r = Routine("fly_check_slot", "i64", "ptr state, ptr at")
     shadow = shadow_of(r)
     address = r.address(r["at"])
-    with r.loop(BARRIERS) as i:
-        place = r.load("i64", shadow, i * 8 + PLACES, 8)
+    with r.loop(S.BARRIERS) as i:
+        place = r.load("i64", shadow, i * 8 + S.PLACES, 8)
         with r.when(place.is_(0)):
-            r.store("i64", address, shadow, i * 8 + PLACES, 8)
+            r.store("i64", address, shadow, i * 8 + S.PLACES, 8)
             r.give(i)
         with r.when(place.is_(address)):
             r.give(i)
     history.count(r, history.FORGOTTEN)
-    r.give(BARRIERS - 1)
+    r.give(S.BARRIERS - 1)
     return r
 
 
@@ -120,7 +104,7 @@ def init() -> Routine:
     r = Routine("fly_check_init", "void", "ptr state, i64 tid, ptr at")
     shadow = shadow_of(r)
     number = r.value_of("fly_check_slot", "i64", r["state"], r["at"])
-    r.store(VECTOR, Value(r, VECTOR, "zeroinitializer"), known_by(r, shadow, number), 0, 4)
+    r.store(S.VECTOR, Value(r, S.VECTOR, "zeroinitializer"), known_by(r, shadow, number), 0, 4)
     return r
 
 
@@ -186,12 +170,8 @@ def named() -> Routine:
     """An arrival at a named barrier, or its end for a thread."""
     r = Routine("fly_check_named", "void", "ptr state, i64 tid, i32 number, i1 arrives")
     shadow = shadow_of(r)
-    known = known_by(r, shadow, (r["number"] & 15).to("i64") + NAMED_FIRST)
-    r.either(
-        r["arrives"],
-        lambda: _release(r, shadow, known),
-        lambda: join(r, thread_at(r, shadow, r["tid"]), known),
-    )
+    known = known_by(r, shadow, (r["number"] & 15).to("i64") + S.NAMED_FIRST)
+    r.either(r["arrives"], lambda: _release(r, shadow, known), lambda: join(r, thread_at(r, shadow, r["tid"]), known))
     return r
 
 
@@ -218,6 +198,3 @@ def order_routines() -> list[Routine]:
         meet(), barrier(), slot(), init(), release(), acquire(), named(), cluster_arrive(), cluster_wait(),
         space(), registers(),
     ]  # fmt: skip
-
-
-__all__ = ["known_by", "order_routines"]

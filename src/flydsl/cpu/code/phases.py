@@ -593,6 +593,3 @@ def _is_inside(value: SSAValue, ops: set[Operation]) -> bool:
     """Whether a value is made by some ops, or inside them."""
     owner = value.owner
     return (owner if isinstance(owner, Operation) else owner.parent_op()) in ops
-
-
-__all__ = ["Phases", "Plan", "plan"]

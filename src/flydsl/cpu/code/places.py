@@ -15,26 +15,9 @@ made up. Places are of a launch and of a `space`: 0 for memory of all blocks, a 
 from __future__ import annotations
 
 from ...llvm.text.routine import Routine, Value
+from . import shadow as S
 from .races import history
-from .shadow import (
-    AGENT_THREAD,
-    AGENTS,
-    CLOCK_MASK,
-    FENCED,
-    LEARNED,
-    LEARNED_COUNT,
-    LEARNED_ROOM,
-    VECTOR,
-    VECTOR_BYTES,
-    block_of,
-    cell_of,
-    clock_at,
-    join,
-    shadow_of,
-    thread_at,
-    tick,
-    warp_of,
-)
+from .shadow import block_of, cell_of, clock_at, join, shadow_of, thread_at, tick, warp_of
 
 NOW, FENCE_OF_BLOCK, FENCE_OF_DEVICE = range(3)
 """What is handed on: what the thread knows, or what it knew at its last fence."""
@@ -44,7 +27,7 @@ _PROBES = 16
 _PLACE = 48
 """Address, space, launch, entries: how many, room for how many, where."""
 _AT, _SPACE, _LAUNCH, _COUNT, _ROOM, _ENTRIES = range(0, _PLACE, 8)
-_ENTRY = 32 + VECTOR_BYTES
+_ENTRY = 32 + S.VECTOR_BYTES
 _BLOCK, _GATE, _WHO, _TIME, _CLOCKS = 0, 8, 16, 24, 32
 _ALL = -1
 """In place of a block: all that was done before a time."""
@@ -127,9 +110,9 @@ def _add() -> Routine:
                 r.store("i64", r.most(r.load("i64", entry, _TIME), r["time"]), entry, _TIME)
                 r.give()
             # What an entry says already, from an earlier time on, need not be said again.
-            old, new = r.load(VECTOR, entry, _CLOCKS, 4), r.load(VECTOR, clocks, 0, 4)
-            more = r.assign(f"<{VECTOR_BYTES // 4} x i1>", f"icmp ugt {VECTOR} {new.name}, {old.name}")
-            name = f"llvm.vector.reduce.or.v{VECTOR_BYTES // 4}i1"
+            old, new = r.load(S.VECTOR, entry, _CLOCKS, 4), r.load(S.VECTOR, clocks, 0, 4)
+            more = r.assign(f"<{S.VECTOR_BYTES // 4} x i1>", f"icmp ugt {S.VECTOR} {new.name}, {old.name}")
+            name = f"llvm.vector.reduce.or.v{S.VECTOR_BYTES // 4}i1"
             news = r.value_of(name, "i1", more, external=True) | (r["time"] > r.load("i64", entry, _TIME))
             with r.when(~news & gate.is_not(0)):
                 r.give()
@@ -141,7 +124,7 @@ def _add() -> Routine:
         r.store("i64", _ALWAYS, first, _GATE)
         r.store("i64", 0, first, _WHO)
         r.store("i64", _next_time(r), first, _TIME)
-        r.store(VECTOR, Value(r, VECTOR, "zeroinitializer"), first, _CLOCKS, 4)
+        r.store(S.VECTOR, Value(r, S.VECTOR, "zeroinitializer"), first, _CLOCKS, 4)
         r.store("i64", 1, list_, 0)
         r.give()
     with r.when(count >= room):
@@ -152,7 +135,7 @@ def _add() -> Routine:
     entry = r.at(entries.get(), count * _ENTRY)
     for offset, word in ((_BLOCK, "block"), (_GATE, "gate"), (_WHO, "who"), (_TIME, "time")):
         r.store("i64", r[word], entry, offset)
-    r.store(VECTOR, r.load(VECTOR, clocks, 0, 4), entry, _CLOCKS, 4)
+    r.store(S.VECTOR, r.load(S.VECTOR, clocks, 0, 4), entry, _CLOCKS, 4)
     r.store("i64", count + 1, list_, 0)
     return r
 
@@ -160,12 +143,12 @@ def _add() -> Routine:
 def _learned_list(r: Routine, shadow: Value) -> Value:
     """The block's list in the form that `fly_check_add` takes: its words lie in another order."""
     made = r.room(24)
-    _copy_words(r, shadow, made, ((LEARNED_COUNT, 0), (LEARNED_ROOM, 8), (LEARNED, 16)))
+    _copy_words(r, shadow, made, ((S.LEARNED_COUNT, 0), (S.LEARNED_ROOM, 8), (S.LEARNED, 16)))
     return made
 
 
 def _keep_learned(r: Routine, shadow: Value, list_: Value) -> None:
-    _copy_words(r, list_, shadow, ((0, LEARNED_COUNT), (8, LEARNED_ROOM), (16, LEARNED)))
+    _copy_words(r, list_, shadow, ((0, S.LEARNED_COUNT), (8, S.LEARNED_ROOM), (16, S.LEARNED)))
 
 
 def _copy_words(r: Routine, source: Value, to: Value, offsets: tuple[tuple[int, int], ...]) -> None:
@@ -178,15 +161,15 @@ def hand_on() -> Routine:
     r = Routine("fly_check_hand_on", "void", "ptr state, i64 tid, ptr at, i64 space, i32 what")
     shadow, t = shadow_of(r), r["tid"]
     warp = warp_of(r, shadow, t)
-    clocks = r.room(VECTOR_BYTES)
+    clocks = r.room(S.VECTOR_BYTES)
 
     def present() -> None:
-        r.store(VECTOR, r.load(VECTOR, thread_at(r, shadow, t), 0, 4), clocks, 0, 4)
+        r.store(S.VECTOR, r.load(S.VECTOR, thread_at(r, shadow, t), 0, 4), clocks, 0, 4)
         r.store("i32", tick(r, clock_at(r, shadow, warp)), clocks, warp * 4, 4)
 
     def fenced() -> None:
-        which = (r["what"] - 1).to("i64") * VECTOR_BYTES + FENCED
-        r.store(VECTOR, r.load(VECTOR, thread_at(r, shadow, t), which, 4), clocks, 0, 4)
+        which = (r["what"] - 1).to("i64") * S.VECTOR_BYTES + S.FENCED
+        r.store(S.VECTOR, r.load(S.VECTOR, thread_at(r, shadow, t), which, 4), clocks, 0, 4)
 
     r.either(r["what"].is_(NOW), present, fenced)
     # Without a fence nothing is handed on.
@@ -199,8 +182,8 @@ def hand_on() -> Routine:
         list_ = r.at(place, _COUNT)
         mine = block_of(r, r["state"])
         r.call("fly_check_add", "void", list_, mine, ("i64", 0), ("i64", 0), time, clocks)
-        entries = r.load("ptr", shadow, LEARNED)
-        with r.loop(r.load("i64", shadow, LEARNED_COUNT)) as i:
+        entries = r.load("ptr", shadow, S.LEARNED)
+        with r.loop(r.load("i64", shadow, S.LEARNED_COUNT)) as i:
             entry = r.at(entries, i * _ENTRY)
             gate = r.load("i64", entry, _GATE)
             known = r.value_of("fly_check_ordered", "i1", shadow, t, gate)
@@ -244,8 +227,8 @@ def fence() -> Routine:
     with r.when(r["acquires"]):
         mine = block_of(r, r["state"])
         now = cell_of(r, r["state"], t)
-        entries = r.load("ptr", shadow, LEARNED)
-        with r.loop(r.load("i64", shadow, LEARNED_COUNT)) as i:
+        entries = r.load("ptr", shadow, S.LEARNED)
+        with r.loop(r.load("i64", shadow, S.LEARNED_COUNT)) as i:
             entry = r.at(entries, i * _ENTRY)
             with r.when(r.load("i64", entry, _GATE).is_(0) & r.load("i64", entry, _WHO).is_(t)):
                 ours = r.load("i64", entry, _BLOCK).is_(mine)
@@ -259,8 +242,8 @@ def fence() -> Routine:
         time = tick(r, clock_at(r, shadow, warp))
 
         def keep(which: int) -> None:
-            at = r.at(known, FENCED + (which - 1) * VECTOR_BYTES)
-            r.store(VECTOR, r.load(VECTOR, known, 0, 4), at, 0, 4)
+            at = r.at(known, S.FENCED + (which - 1) * S.VECTOR_BYTES)
+            r.store(S.VECTOR, r.load(S.VECTOR, known, 0, 4), at, 0, 4)
             r.store("i32", time, at, warp * 4, 4)
 
         keep(FENCE_OF_BLOCK)
@@ -274,10 +257,10 @@ def learned() -> Routine:
     r = Routine("fly_check_learned", "i1", "ptr state, i64 t, i64 block, i64 cell, i64 time")
     shadow, cell = shadow_of(r), r["cell"]
     who = ((cell >> 52) & 0x7FF) - 1
-    theirs = r.choose(who >= AGENT_THREAD, who - (AGENT_THREAD - AGENTS), warp_of(r, shadow, who))
-    clock = ((cell >> 26) & CLOCK_MASK).to("i32")
-    entries = r.load("ptr", shadow, LEARNED)
-    with r.loop(r.load("i64", shadow, LEARNED_COUNT)) as i:
+    theirs = r.choose(who >= S.AGENT_THREAD, who - (S.AGENT_THREAD - S.AGENTS), warp_of(r, shadow, who))
+    clock = ((cell >> 26) & S.CLOCK_MASK).to("i32")
+    entries = r.load("ptr", shadow, S.LEARNED)
+    with r.loop(r.load("i64", shadow, S.LEARNED_COUNT)) as i:
         entry = r.at(entries, i * _ENTRY)
         gate, block = r.load("i64", entry, _GATE), r.load("i64", entry, _BLOCK)
         told = block.is_(r["block"]) & (r.load("i32", entry, theirs * 4 + _CLOCKS, 4) >= clock)
@@ -292,8 +275,3 @@ def learned() -> Routine:
 def place_routines() -> list[Routine]:
     """The routines of this file."""
     return [_find(), _add(), hand_on(), take_up(), fence(), learned()]
-
-
-__all__ = [
-    "FENCE_OF_BLOCK", "FENCE_OF_DEVICE", "GLOBALS", "NOW", "lock", "place_routines", "time_now", "unlock",
-]  # fmt: skip

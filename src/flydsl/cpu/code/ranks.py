@@ -156,6 +156,3 @@ def compare() -> Routine:
 def rank_routines() -> list[Routine]:
     """The routines of this file."""
     return [_find(), hand_on(), take_up(), compare()]
-
-
-__all__ = ["BY_READER", "GLOBALS", "rank_routines"]

@@ -226,6 +226,3 @@ def check_register(f: FunctionText, abi: CpuAbi, op: Operation, pointer: SSAValu
         seen = f.assign(f"load i8, ptr {at}")
         text = f"{where(op)}: an element of a register tensor that was never set is read"
         unless(f, f.assign(f"icmp ne i8 {seen}, 0"), lambda: report(f, abi, text, "0", None))
-
-
-__all__ = ["Unset", "alloca", "check_address", "check_register", "check_value", "unset_elements"]

@@ -68,6 +68,3 @@ out:
 """,
     ]
     module.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"])
-
-
-__all__ = ["DEADLOCK", "FIELDS", "MISTAKE", "PARAMETERS", "RECORDS", "finish", "new_flag"]

@@ -93,6 +93,3 @@ def need(module: ModuleText, name: str, checked: bool, completes: str = UPDATE) 
         module.globals.append(text.replace(f"@{UPDATE}(", f"@{completes}(") if entry.asynchronous else text)
         module.declarations.update(routine.declarations)
     return module.notes[key]
-
-
-__all__ = ["CHECKS", "ROUTINES", "UPDATE", "entry_of", "need"]

@@ -104,5 +104,3 @@ RULES: dict[type[Operation], Handler] = table(
     }
 )
 """What writes the ops of a kernel."""
-
-__all__ = ["RULES"]

@@ -211,9 +211,3 @@ def tell(r: Routine, table: Value, which: int, at: Value, thread: Value, cell: V
 def shadow_routines() -> list[Routine]:
     """The routines of this file."""
     return [make(), clear(), free(), ordered(), before()]
-
-
-__all__ = [
-    "ACCESS_TEXTS", "ATOMIC", "COUNTED", "ISSUED", "NARROW", "READS", "SITE", "TABLE_LINE", "WRITES", "block_of",
-    "cell_of", "shadow_routines", "tell",
-]  # fmt: skip

@@ -194,6 +194,3 @@ def _word(op: str, signed: bool | None) -> str | None:
         return {"add": "fadd", "min": "fmin", "max": "fmax"}.get(op)
     words = {"add": "add", "inc": "uinc_wrap", "dec": "udec_wrap", "and": "and", "or": "or", "xor": "xor"}
     return words.get(op) or ("" if signed else "u") + op
-
-
-__all__ = ["REDUCTIONS", "load", "reducing", "store"]

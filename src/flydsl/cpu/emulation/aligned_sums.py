@@ -15,7 +15,8 @@ from xdsl.dialects.builtin import f16, f32, f64, i16
 from xdsl.dialects.math import TruncOp
 from xdsl.ir import Attribute, SSAValue
 
-from ...dialects.fly.atoms import MmaOpType, MmaSums
+from ...dialects.fly.atom_lowering import MmaSums
+from ...dialects.fly.atoms import MmaOpType
 from ...ir.builder import i32, i64
 from ...ir.fold import FORMATS
 from ...lowering.expand.small_floats import like
@@ -172,6 +173,3 @@ class AlignedProduct(Product):
     def _no_number(self, nan: SSAValue, x: SSAValue, bits: Attribute, pattern: int) -> SSAValue:
         b = self.b
         return b.select(nan, b.cast("bitcast", b.const(pattern, like(x.type, bits)), x.type), x)
-
-
-__all__ = ["AlignedProduct"]

@@ -109,11 +109,7 @@ def _frexp(part: int) -> Rule:
         tiny = b.cmpi("eq", field, b.const(0, i64))
         used = b.select(tiny, scaled, bits)
         exponent = b.int_binary("andi", b.int_binary("shrui", used, b.const(52, i64)), b.const(0x7FF, i64))
-        odd = b.int_binary(
-            "ori",
-            b.cmpi("eq", field, b.const(0x7FF, i64)),
-            b.cmpf("oeq", wide, b.const(0.0, f64)),
-        )
+        odd = b.int_binary("ori", b.cmpi("eq", field, b.const(0x7FF, i64)), b.cmpf("oeq", wide, b.const(0.0, f64)))
         if part:
             power = b.int_binary("subi", exponent, b.const(1022, i64))
             power = b.select(tiny, b.int_binary("subi", power, b.const(64, i64)), power)
@@ -448,5 +444,3 @@ RULES: dict[str, Rule] = {
 
 alignbit = _shifted_pair(1)
 """`v_alignbit_b32`."""
-
-__all__ = ["RULES", "alignbit"]

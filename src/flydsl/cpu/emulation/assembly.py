@@ -281,6 +281,3 @@ def assembly_rule(r: EmulatedInstructions, op: llvm.InlineAsmOp) -> Own | None:
         return [whole]
 
     return apply
-
-
-__all__ = ["assembly_rule", "read"]

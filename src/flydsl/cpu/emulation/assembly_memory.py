@@ -285,6 +285,3 @@ def _product(run: Run, line: Line) -> None:
     if made is None:
         raise run.refuse(f"the assembly {line.name!r}")
     run.define(target, made)
-
-
-__all__ = ["do", "knows"]

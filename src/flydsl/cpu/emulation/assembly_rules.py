@@ -501,6 +501,3 @@ def find(name: str) -> Instruction | None:
         if found is None and name.endswith(end):
             found = known.get(name.removesuffix(end))
     return found
-
-
-__all__ = ["Instruction", "find", "table"]

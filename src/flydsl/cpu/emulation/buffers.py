@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Attribute, Block, SSAValue
 
-from ...dialects.fly.atoms import Operand, vector_length
+from ...dialects.fly.atom_lowering import Operand
+from ...dialects.fly.atoms import vector_length
 from ...dialects.upstream import llvm, vector
 from ...ir.builder import i32, i32_list, i64, int_attr
 from ...ir.types import bit_width, vector_type
@@ -146,6 +147,3 @@ class EmulatedBuffers(Emulation):
         bits = 8 * nbytes
         type_ = IntegerType(bits) if bits <= 32 else vector_type(i32, bits // 32)
         self._deliver(self.take(source, type_, issued=True), self._lane_slot(at, nbytes, 0), nbytes)
-
-
-__all__ = ["EmulatedBuffers"]

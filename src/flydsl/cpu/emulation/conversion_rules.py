@@ -258,5 +258,3 @@ RULES: dict[str, Rule] = {
     **{f"cvt.sr.{w}.{wide}": _random_byte(w) for wide in ("f32", "f16") for w in ("fp8", "bf8")},
 }
 """The meaning of each intrinsic without a scale."""
-
-__all__ = ["RULES", "from_f32", "scaled", "to_f32"]

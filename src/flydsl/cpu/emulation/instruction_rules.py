@@ -40,6 +40,3 @@ def rule_of(intrinsic: str) -> Rule | None:
         if _TYPE.fullmatch(parts.pop()) is None:
             return None
     return None
-
-
-__all__ = ["AMD", "rule_of"]

@@ -16,7 +16,8 @@ from xdsl.dialects.llvm import LLVMPointerType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialects import fly_cpu
-from ...dialects.fly.atoms import MmaOpType, Operand
+from ...dialects.fly.atom_lowering import Operand
+from ...dialects.fly.atoms import MmaOpType
 from ...dialects.upstream import llvm
 from ...dialects.upstream.keyword_attr import KeywordAttr
 from ...dialects.upstream.llvm.atomics import CmpXchgOp, cmpxchg_type
@@ -357,6 +358,3 @@ class EmulatedInstructions(EmulatedBuffers):
         else:
             handler(self, op)
         return self.val(op.results[0])
-
-
-__all__ = ["EmulatedInstructions", "refused"]

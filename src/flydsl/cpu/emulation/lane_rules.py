@@ -413,5 +413,3 @@ RULES: dict[str, Rule] = {
     "wave.reduce.fmax": _floats("maxnumf"),
 }
 """The meaning of each intrinsic."""
-
-__all__ = ["RULES", "ballot", "bit_at", "first_of", "from_lane", "lane", "or_zero", "place", "present", "pulled"]

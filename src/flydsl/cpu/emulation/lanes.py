@@ -16,7 +16,8 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ... import layout as L
 from ...dialects import fly_cpu
-from ...dialects.fly.atoms import AtomEmulation, CopyOpType, MmaOpType, MmaScales, MmaSums, Operand, TileCopy
+from ...dialects.fly.atom_lowering import AtomEmulation, MmaScales, MmaSums, Operand, TileCopy
+from ...dialects.fly.atoms import CopyOpType, MmaOpType
 from ...dialects.upstream import llvm, scf
 from ...dialects.upstream.vector import FromElementsOp
 from ...ir.builder import elem_of, i32, i32_list, i64, int_attr
@@ -85,11 +86,7 @@ class Emulation(Rebuilder):
             fly_cpu.DepositOp,
             (),
             (llvm.ptr(), i64),
-            {
-                "group": int_attr(group, i32),
-                "bytes": int_attr(nbytes, i32),
-                "shared": BoolAttr.from_bool(whole),
-            },
+            {"group": int_attr(group, i32), "bytes": int_attr(nbytes, i32), "shared": BoolAttr.from_bool(whole)},
         )
         return op.results[0], op.results[1]
 
@@ -242,18 +239,10 @@ class Emulation(Rebuilder):
     # --- atoms ----------------------------------------------------------------------------------------------------
 
     def emulate_mma(
-        self,
-        op: MmaOpType,
-        d: Operand,
-        a: Operand,
-        b: Operand,
-        c: Operand,
-        *,
-        signed: tuple[bool, bool] = (True, True),
-        clamp: bool = False,
-        scales: MmaScales | None = None,
+        self, op: MmaOpType, d: Operand, a: Operand, b: Operand, c: Operand, *,
+        signed: tuple[bool, bool] = (True, True), clamp: bool = False, scales: MmaScales | None = None,
         sums: MmaSums | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """`D = A * B^T + C` by the reference model: products and sums exact or in f64, rounded once at the end.
 
         `signed` says how integer operands are read, `clamp` saturates an integer result, `scales` multiply blocks of
@@ -370,6 +359,3 @@ def fragment_offsets(at: Operand, count: int) -> list[int]:
 def _bytes(type_: Attribute) -> int:
     count = cast(VectorType, type_).get_shape()[0] if isinstance(type_, VectorType) else 1
     return -(-bit_width(elem_of(cast(Attribute, type_))) * count // 8)
-
-
-__all__ = ["Emulation"]

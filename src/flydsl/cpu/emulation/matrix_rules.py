@@ -10,7 +10,8 @@ from xdsl.dialects.builtin import IntegerType, bf16, f16, f32, f64, i8
 from xdsl.ir import Attribute, SSAValue
 
 from ... import layout as L
-from ...dialects.fly.atoms import AtomLowering, MmaOpType, Operand
+from ...dialects.fly.atom_lowering import AtomLowering, Operand
+from ...dialects.fly.atoms import MmaOpType
 from ...dialects.fly_rocdl.cdna3 import MfmaType
 from ...dialects.fly_rocdl.scaled import FORMATS, MfmaScaleType, WmmaScaleType
 from ...dialects.fly_rocdl.wmma import type_for
@@ -167,6 +168,3 @@ def _scaled(name: str) -> Rule | None:
 def matrix_rule(name: str) -> Rule | None:
     """The rule of a matrix instruction."""
     return _mfma(name) or _wmma(name) or _scaled(name)
-
-
-__all__ = ["matrix_rule", "product"]

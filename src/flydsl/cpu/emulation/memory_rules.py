@@ -266,42 +266,17 @@ def _transposed(width: int, bits: int) -> Rule:
 
 _SIZES = {"b8": 1, "b32": 4, "b64": 8, "b128": 16}
 
+_NO_EFFECT = (
+    "s.nop s.sleep s.sleep.var s.setprio s.setprio.inc.wg sched.barrier sched.group.barrier iglp.opt global.prefetch "
+    "flat.prefetch s.wait.loadcnt s.wait.storecnt s.wait.dscnt s.wait.kmcnt s.wait.expcnt s.wait.samplecnt "
+    "s.wait.bvhcnt s.wait.loadcnt.dscnt s.wait.storecnt.dscnt s.dcache.inv s.dcache.wb buffer.wbinvl1 "
+    "buffer.wbinvl1.vol s.prefetch.data s.buffer.prefetch.data s.incperflevel s.decperflevel s.monitor.sleep "
+    "s.ttracedata s.ttracedata.imm"
+).split()
+"""What changes no value here."""
+
 RULES: dict[str, Rule] = {
-    **{
-        name: _nothing
-        for name in (
-            "s.nop",
-            "s.sleep",
-            "s.sleep.var",
-            "s.setprio",
-            "s.setprio.inc.wg",
-            "sched.barrier",
-            "sched.group.barrier",
-            "iglp.opt",
-            "global.prefetch",
-            "flat.prefetch",
-            "s.wait.loadcnt",
-            "s.wait.storecnt",
-            "s.wait.dscnt",
-            "s.wait.kmcnt",
-            "s.wait.expcnt",
-            "s.wait.samplecnt",
-            "s.wait.bvhcnt",
-            "s.wait.loadcnt.dscnt",
-            "s.wait.storecnt.dscnt",
-            "s.dcache.inv",
-            "s.dcache.wb",
-            "buffer.wbinvl1",
-            "buffer.wbinvl1.vol",
-            "s.prefetch.data",
-            "s.buffer.prefetch.data",
-            "s.incperflevel",
-            "s.decperflevel",
-            "s.monitor.sleep",
-            "s.ttracedata",
-            "s.ttracedata.imm",
-        )
-    },
+    **dict.fromkeys(_NO_EFFECT, _nothing),
     "s.waitcnt": _waitcnt,
     "asyncmark": _asyncmark,
     "wait.asyncmark": counter_wait("to_shared"),
@@ -345,5 +320,3 @@ RULES: dict[str, Rule] = {
     **{f"ds.read.tr{w}.b{bits}": _transposed(w, bits) for w, bits in ((4, 64), (8, 64), (6, 96), (16, 64))},
 }
 """The meaning of each intrinsic."""
-
-__all__ = ["BINARY", "RULES", "await_loads", "barrier", "counter_wait", "in_cluster", "read_modify_write"]

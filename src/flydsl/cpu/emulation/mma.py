@@ -18,7 +18,8 @@ from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from ... import layout as L
-from ...dialects.fly.atoms import MmaOpType, MmaScales, MmaSums, Operand, ScaleSide
+from ...dialects.fly.atom_lowering import MmaScales, MmaSums, Operand, ScaleSide
+from ...dialects.fly.atoms import MmaOpType
 from ...dialects.upstream import scf
 from ...dialects.upstream.llvm.attrs import LOOP_ATTRIBUTE, unroll_annotation
 from ...dialects.upstream.vector import FromElementsOp
@@ -333,18 +334,9 @@ class Product:
 
 
 def emulate_mma(
-    low: Emulation,
-    op: MmaOpType,
-    d: Operand,
-    a: Operand,
-    b: Operand,
-    c: Operand,
-    *,
-    signed: tuple[bool, bool],
-    clamp: bool,
-    scales: MmaScales | None,
-    sums: MmaSums | None,
-) -> None:
+    low: Emulation, op: MmaOpType, d: Operand, a: Operand, b: Operand, c: Operand, *, signed: tuple[bool, bool],
+    clamp: bool, scales: MmaScales | None, sums: MmaSums | None,
+) -> None:  # fmt: skip
     """Emit one product; see `Emulation.emulate_mma`."""
     from .aligned_sums import AlignedProduct
 
@@ -366,6 +358,3 @@ def emulate_mma(
     shown = low.rendezvous(product.group)
     tiles = [low.at(shown, start) for start in starts]
     low.write_fragment_vector(product.product(tiles, held, None if scales is None else scales.block), count, d)
-
-
-__all__ = ["MmaScales", "Product", "ScaleSide", "emulate_mma"]

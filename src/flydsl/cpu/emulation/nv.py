@@ -267,6 +267,3 @@ def emulate_call(low: Emulation, name: str, operands: Sequence[SSAValue], **prop
     if name.startswith(_NOTHING):
         return ()
     raise NotImplementedError(f"{name} is not emulated on the cpu stack yet")
-
-
-__all__ = ["emulate_call"]

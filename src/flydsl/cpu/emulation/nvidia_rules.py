@@ -397,6 +397,3 @@ RULES: dict[str, Rule] = {
     },
 }
 """The meaning of each intrinsic, by its name behind `llvm.nvvm.`."""
-
-
-__all__ = ["RULES", "prmt"]

@@ -77,6 +77,3 @@ def _check_separable(op: MmaOpType, layout: Layout, places: Sequence[tuple[int, 
         for dm, dn in {places[0], places[-1]}:
             if m + dm >= m_extent or n + dn >= op.shape_mnk[1]:
                 raise DSLCompileError(f"{op}: lane {t} reaches outside the tile of D")
-
-
-__all__ = ["MOST_RUNS", "Run", "repeats", "result_runs"]

@@ -80,19 +80,3 @@ def saturated(r: EmulatedInstructions, wide: SSAValue, low: int, high: int) -> S
 def widened(r: EmulatedInstructions, value: SSAValue, signed: bool) -> SSAValue:
     """An integer as i64."""
     return value if value.type == i64 else r.b.cast("extsi" if signed else "extui", value, i64)
-
-
-__all__ = [
-    "Arg",
-    "NotEmulated",
-    "Rule",
-    "as_integer",
-    "bits_of",
-    "elements",
-    "i16",
-    "llvm_call",
-    "pair_struct",
-    "saturated",
-    "vector_of",
-    "widened",
-]

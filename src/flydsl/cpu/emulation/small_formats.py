@@ -108,6 +108,3 @@ def rounded_at_random(r: EmulatedInstructions, x: SSAValue, seed: SSAValue, elem
     sign = b.int_binary("andi", bits, c(-0x80000000))
     made = b.cast("bitcast", b.int_binary("ori", b.cast("bitcast", made, i32), sign), f32)
     return b.select(b.cmpi("uge", size, c(0x7F800000)), x, made)
-
-
-__all__ = ["format_of", "packed", "replaced", "rounded_at_random", "unpacked"]

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from xdsl.dialects.builtin import IntegerType, i1
 from xdsl.ir import Block, Region, SSAValue
 
-from ...dialects.fly.atoms import TileCopy, vector_length
+from ...dialects.fly.atom_lowering import TileCopy
+from ...dialects.fly.atoms import vector_length
 from ...dialects.upstream import gpu, llvm, scf
 from ...ir.builder import Builder, i32, i64, index
 from ...ir.types import bit_width
@@ -251,6 +252,3 @@ def guarded_load(low: Emulation, flag: SSAValue, at: SSAValue, otherwise: SSAVal
     with b.region(no):
         b.opn(scf.YieldOp, (otherwise,), ())
     return b.with_regions(scf.IfOp, (flag,), (otherwise.type,), [Region(yes), Region(no)]).results[0]
-
-
-__all__ = ["counted", "emulate_descriptor", "emulate_tile_copy", "to_blocks", "when"]

@@ -446,11 +446,7 @@ class CpuDeviceRuntime(SharedHostMemory):
                 )
             descriptor = loaded.descriptors[key]
         return Function(
-            module,
-            name,
-            ctypes.addressof(descriptor),
-            shared_static=shared_bytes,
-            max_threads=MAX_BLOCK_THREADS,
+            module, name, ctypes.addressof(descriptor), shared_static=shared_bytes, max_threads=MAX_BLOCK_THREADS
         )
 
     def set_dynamic_smem_limit(self, function: Function, nbytes: int) -> None:
@@ -479,18 +475,10 @@ class CpuDeviceRuntime(SharedHostMemory):
         return cpu_native.launcher().tensor_map_address
 
     def launch(
-        self,
-        function: Function,
-        grid: Dim,
-        block: Dim,
-        *,
-        smem: int = 0,
-        stream: Stream | int | None = None,
-        params: Sequence[Any] = (),
-        cluster: Dim | None = None,
-        cooperative: bool = False,
+        self, function: Function, grid: Dim, block: Dim, *, smem: int = 0, stream: Stream | int | None = None,
+        params: Sequence[Any] = (), cluster: Dim | None = None, cooperative: bool = False,
         attrs: Sequence[tuple[int, bytes]] = (),
-    ) -> None:
+    ) -> None:  # fmt: skip
         if attrs:
             raise NotSupportedError(self.kind, "launch attributes", kernel=function.name)
         grid3, block3 = dim3(grid, "grid"), dim3(block, "block")

@@ -204,5 +204,3 @@ left:
 }}
 """
 """The handler, and what runs blocks under it."""
-
-__all__ = ["INTERRUPTED", "INTERRUPT_IR", "SUPPORTED"]

@@ -346,13 +346,3 @@ def launcher_ir() -> str:
     return "\n".join(
         [_GLOBALS, INTERRUPT_IR if SUPPORTED else "", *declarations.values(), *(routine.text() for routine in routines)]
     )
-
-
-__all__ = [
-    "FAILED_CHECKS",
-    "FLAG_CLUSTERS",
-    "FLAG_COOPERATIVE",
-    "GEOMETRY_WORDS",
-    "MAX_BLOCK_THREADS",
-    "launcher_ir",
-]

@@ -84,6 +84,3 @@ def _place(record: Any) -> str:
             index[i], left = divmod(left, strides[i])
     at = ", ".join(map(str, index))
     return f"index ({at}) of shape ({', '.join(map(str, shape))})"
-
-
-__all__ = ["SYMBOL", "table", "take"]

@@ -126,6 +126,3 @@ def _map(at: int | None, nbytes: int, rights: int, flags: int, descriptor: int) 
 def _unmap(base: int, nbytes: int) -> None:
     if _libc().munmap(base, nbytes):
         raise FlyRuntimeError(f"cannot unmap {nbytes} bytes at {base:#x}", api="munmap")
-
-
-__all__ = ["SharedHostMemory"]

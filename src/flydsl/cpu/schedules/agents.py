@@ -103,6 +103,3 @@ def describe(agent: Agent) -> str:
     elif o.kind is Kind.REGISTERS:
         text += f" to {o.arg}"
     return text
-
-
-__all__ = ["Agent", "Event", "Session", "Strategy", "describe", "session"]

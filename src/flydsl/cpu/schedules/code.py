@@ -100,14 +100,9 @@ class ExploringAbi(cpu_abi.CoroutineAbi):
         super().leave(f, op)
 
     def function(
-        self,
-        text: ModuleText,
-        name: str,
-        arguments: Sequence[str],
-        block: tuple[int, int, int] | None,
-        sites: str,
+        self, text: ModuleText, name: str, arguments: Sequence[str], block: tuple[int, int, int] | None, sites: str,
         check: cpu_block.Check | None,
-    ) -> str:
+    ) -> str:  # fmt: skip
         assert check is not None
         return _exploring_function(name, arguments, block, self, sites, check, string_constant(text, name))
 
@@ -266,6 +261,3 @@ def _exploring_function(
             "",
         ]
     )
-
-
-__all__ = ["ExploringAbi", "device_module"]

@@ -170,5 +170,3 @@ ALWAYS_UNCOVERED = (
     "copies that `asynccnt` or `tensorcnt` count, into other blocks of a cluster: there at once",
 )
 """What no run tries."""
-
-__all__ = ["ALWAYS_UNCOVERED", "Finding", "LookedAt", "ScheduleReport", "ScheduleRun", "decode", "encode"]

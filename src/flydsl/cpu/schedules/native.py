@@ -11,10 +11,13 @@ import ctypes
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
 
 from .agents import Agent, Event, Strategy, describe, session
 from .operations import MBARRIER, POLLS, READS, WAITS, Kind, Object, Operation
+
+if TYPE_CHECKING:
+    from ..runtime.native import Symbols
 
 _WORD = ctypes.c_int64
 _HOOK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -490,23 +493,14 @@ def _tell(name: bytes) -> None:
 _told = _TOLD(_tell)
 
 
-class _Library(Protocol):
-    @property
-    def symbols(self) -> Sequence[str]: ...
-    def address(self, name: str, /) -> int: ...
-
-
 SYMBOL = "fly_sched_install"
 _SEEN_SYMBOL = "fly_seen_install"
 
 
-def install(library: _Library) -> None:
+def install(library: Symbols) -> None:
     """Tell code whose schedules can be explored where the hook is, and where it counts what it looks at."""
     if SYMBOL in library.symbols:
         _INSTALL(library.address(SYMBOL))(ctypes.cast(_hook, ctypes.c_void_p).value)
     if _SEEN_SYMBOL in library.symbols:
         told = ctypes.cast(_told, ctypes.c_void_p).value
         _INSTALL_SEEN(library.address(_SEEN_SYMBOL))(ctypes.addressof(session.seen), told)
-
-
-__all__ = ["Launch", "install"]

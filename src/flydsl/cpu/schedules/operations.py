@@ -109,6 +109,3 @@ def dependent(a: Operation, b: Operation) -> bool:
         # Within one phase it does not matter who comes first, unless the phase might be over before one of them.
         return a.phase != b.phase or a.raises != b.raises
     return True
-
-
-__all__ = ["MBARRIER", "NAMES", "POLLS", "READS", "WAITS", "Kind", "Object", "Operation", "dependent"]

@@ -171,6 +171,3 @@ def complete() -> Routine:
 def schedule_routines() -> list[Routine]:
     """The routines of this file."""
     return [agents(), step(), open_barrier(), force(), defer(), complete()]
-
-
-__all__ = ["COPY", "GLOBALS", "MOST_COPIES", "OPERATION", "OPERATIONS", "ROW", "SEEN", "SUMMARY", "schedule_routines"]

@@ -428,6 +428,3 @@ class Search(Recorder):
     def left(self) -> int:
         """Choices that are known and were not made."""
         return sum(len(node.backtrack - node.done - node.sleep.keys() - {node.chosen}) for node in self.nodes)
-
-
-__all__ = ["Order", "Probe", "Recorder", "Replay", "Search"]

@@ -93,6 +93,3 @@ def _warp(lane: str) -> str:
 
 def _key(lane: str) -> tuple[int, ...]:
     return tuple(int(part[1:]) for part in lane.split("."))
-
-
-__all__ = ["Entry", "Timeline"]

@@ -192,11 +192,7 @@ class Adapter:
         if self._gone.is_set():
             return Command("quit")
         self._stopped = stop
-        body: Message = {
-            "reason": stop.reason,
-            "threadId": _number(stop.thread),
-            "allThreadsStopped": True,
-        }
+        body: Message = {"reason": stop.reason, "threadId": _number(stop.thread), "allThreadsStopped": True}
         if stop.text:
             body |= {"description": stop.text, "text": stop.text}
         if stop.breakpoint:
@@ -410,6 +406,3 @@ def _number(thread: Thread) -> int:
 def _name(thread: Thread) -> str:
     block = thread.block
     return f"block {block.ids} warp {thread.tid // block.kernel.warp} thread {thread.ids}"
-
-
-__all__ = ["CAPABILITIES", "Adapter"]

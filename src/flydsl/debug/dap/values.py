@@ -104,6 +104,3 @@ def _elements(tensor: TensorView) -> list[tuple[str, Any, Cell | None]]:
 
 def _items(array: np.ndarray[Any, Any]) -> list[tuple[str, Any, Cell | None]]:
     return [(f"[{', '.join(map(str, at))}]", array[at], None) for at in np.ndindex(*array.shape)]
-
-
-__all__ = ["References", "shown"]

@@ -61,6 +61,3 @@ class Sender:
             data = json.dumps({"seq": self._sequence, **message}).encode()
             self._stream.write(b"Content-Length: %d\r\n\r\n%b" % (len(data), data))
             self._stream.flush()
-
-
-__all__ = ["BadMessage", "Message", "Sender", "read_message"]

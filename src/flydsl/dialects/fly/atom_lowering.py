@@ -221,6 +221,3 @@ class TileCopy(NamedTuple):
     """Interval and amount in elements; zeros for none."""
     mask: SSAValue | None
     """Workgroups of the cluster (i32) that get what is loaded; none or zero: the own one."""
-
-
-__all__ = ["AtomEmulation", "AtomLowering", "MmaScales", "Operand", "ScaleSide", "TileCopy"]

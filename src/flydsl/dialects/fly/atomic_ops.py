@@ -113,5 +113,3 @@ class FenceOp(FlyOp):
 
 ATOMIC_OPS = [AtomicRMWOp, AtomicCASOp, QualifiedLoadOp, QualifiedStoreOp, FenceOp]
 """The ops of this file."""
-
-__all__ = ["ATOMIC_OPS", "AtomicCASOp", "AtomicRMWOp", "FenceOp", "QualifiedLoadOp", "QualifiedStoreOp"]

@@ -19,9 +19,10 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import ParseError
 
 from ...ir.enums import AddressSpace, AtomicOp
+from ...ir.op_text import type_after, write
 from ...ir.types import bit_width, shape_of, vector_type
 from ...layout import Layout, Tile, crd2idx, recast_layout, size
-from .atom_lowering import AtomEmulation, AtomLowering, MmaScales, MmaSums, Operand, ScaleSide, TileCopy
+from .atom_lowering import AtomEmulation, AtomLowering, Operand
 from .types import LayoutType, TileType, intern
 
 if TYPE_CHECKING:
@@ -230,8 +231,7 @@ class UniversalAtomicType(Data[tuple[AtomicOp, Attribute, str]], CopyOpType):
             ops = {op.name.lower(): op for op in AtomicOp}
             if word not in ops:
                 parser.raise_error(f"expected one of {', '.join(ops)}, got '{word}'")
-            parser.parse_punctuation(",")
-            elem = parser.parse_type()
+            elem = type_after(parser, ",")
             scope = ""
             if parser.parse_optional_punctuation(",") is not None:
                 scope = parser.parse_str_literal()
@@ -239,8 +239,7 @@ class UniversalAtomicType(Data[tuple[AtomicOp, Attribute, str]], CopyOpType):
 
     def print_parameter(self, printer: Printer) -> None:
         op, elem, scope = self.data
-        printer.print_string(f"<{op.name.lower()}, ")
-        printer.print_attribute(elem)
+        write(printer, f"<{op.name.lower()}, ", elem)
         if scope:
             printer.print_string(", ")
             printer.print_string_literal(scope)
@@ -259,20 +258,14 @@ def parse_mma_types(parser: AttrParser) -> tuple[Attribute, Attribute, Attribute
     """`(f16, f16) -> f32`."""
     with parser.in_parens():
         a = parser.parse_type()
-        parser.parse_punctuation(",")
-        b = parser.parse_type()
+        b = type_after(parser, ",")
     parser.parse_punctuation("->")
     return a, b, parser.parse_type()
 
 
 def print_mma(printer: Printer, mnk: tuple[int, int, int], types: tuple[Attribute, Attribute, Attribute]) -> None:
     """`16x16x4, (f32, f32) -> f32`."""
-    printer.print_string("x".join(map(str, mnk)) + ", (")
-    printer.print_attribute(types[0])
-    printer.print_string(", ")
-    printer.print_attribute(types[1])
-    printer.print_string(") -> ")
-    printer.print_attribute(types[2])
+    write(printer, "x".join(map(str, mnk)) + ", (", types[0], ", ", types[1], ") -> ", types[2])
 
 
 @irdl_attr_definition
@@ -361,9 +354,7 @@ class CopyAtomType(Data[tuple[Attribute, int]], TypeAttribute):
             return op, parser.parse_integer(allow_negative=False)
 
     def print_parameter(self, printer: Printer) -> None:
-        printer.print_string("<")
-        printer.print_attribute(self.data[0])
-        printer.print_string(f", {self.data[1]}>")
+        write(printer, "<", self.data[0], f", {self.data[1]}>")
 
 
 @irdl_attr_definition
@@ -389,9 +380,7 @@ class MmaAtomType(Data[Attribute], TypeAttribute):
             return op
 
     def print_parameter(self, printer: Printer) -> None:
-        printer.print_string("<")
-        printer.print_attribute(self.data)
-        printer.print_string(">")
+        write(printer, "<", self.data, ">")
 
 
 def _parse_layout_param(parser: AttrParser) -> Layout:
@@ -452,9 +441,7 @@ class TiledCopyType(Data[TiledCopyData], TypeAttribute):
             return TiledCopyData(atom, layout, _parse_tile_param(parser))
 
     def print_parameter(self, printer: Printer) -> None:
-        printer.print_string("<")
-        printer.print_attribute(self.data.atom)
-        printer.print_string(f", !fly.layout<{self.data.layout}>, !fly.tile<{self.data.tile}>>")
+        write(printer, "<", self.data.atom, f", !fly.layout<{self.data.layout}>, !fly.tile<{self.data.tile}>>")
 
 
 @irdl_attr_definition
@@ -481,9 +468,7 @@ class TiledMmaType(Data[TiledMmaData], TypeAttribute):
             return TiledMmaData(atom, layout, tile)
 
     def print_parameter(self, printer: Printer) -> None:
-        printer.print_string("<")
-        printer.print_attribute(self.data.atom)
-        printer.print_string(f", !fly.layout<{self.data.layout}>")
+        write(printer, "<", self.data.atom, f", !fly.layout<{self.data.layout}>")
         if self.data.tile != NO_PERMUTATION:
             printer.print_string(f", !fly.tile<{self.data.tile}>")
         printer.print_string(">")
@@ -516,28 +501,3 @@ def atom_of(type_: Attribute) -> CopyAtomType | MmaAtomType:
         return cast("TiledCopyType | TiledMmaType", type_).data.atom
     assert kind is CopyAtomType or kind is MmaAtomType
     return cast("CopyAtomType | MmaAtomType", type_)
-
-
-__all__ = [
-    "AtomEmulation",
-    "AtomLowering",
-    "CopyAtomType",
-    "CopyOpType",
-    "MmaAtomType",
-    "MmaOpType",
-    "MmaScales",
-    "MmaSums",
-    "Operand",
-    "ScaleSide",
-    "TileCopy",
-    "TiledCopyType",
-    "TiledMmaType",
-    "UniversalAtomicType",
-    "UniversalCopyType",
-    "UniversalFmaType",
-    "atom_of",
-    "copy_atom_type",
-    "mma_atom_type",
-    "tiled_copy_type",
-    "tiled_mma_type",
-]

@@ -48,6 +48,3 @@ def _plain(title: str, layout: L.AnyLayout) -> Iterator[tuple[str, str]]:
     picture = picture_of(layout, MAX_CELLS)
     if picture is not None:
         yield f"{title}: {layout}", picture
-
-
-__all__ = ["pictures_of"]

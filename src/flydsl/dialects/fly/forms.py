@@ -11,6 +11,7 @@ from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 
 from ...ir.enums import MmaOperand
+from ...ir.op_text import type_after, write
 from ...ir.types import dense_ints
 from .attrs import MmaOperandAttr
 from .types import MemRefType
@@ -62,9 +63,7 @@ def _parse_static(cls: type[FlyOp], parser: Parser) -> FlyOp:
 
 
 def _print_static(op: FlyOp, printer: Printer) -> None:
-    printer.print_op_attributes({**op.properties, **op.attributes})
-    printer.print_string(" : ")
-    printer.print_attribute(op.results[0].type)
+    write(printer, {**op.properties, **op.attributes}, " : ", op.results[0].type)
 
 
 def _parse_nullary(cls: type[FlyOp], parser: Parser) -> FlyOp:
@@ -95,11 +94,7 @@ def _parse_atom(cls: type[FlyOp], parser: Parser) -> FlyOp:
 
 def _print_atom(op: FlyOp, printer: Printer) -> None:
     if op.operands:
-        printer.print_string("(")
-        printer.print_list(op.operands, printer.print_operand)
-        printer.print_string(" : ")
-        printer.print_list(op.operand_types, printer.print_attribute)
-        printer.print_string(")")
+        write(printer, "(", op.operands, " : ", op.operand_types, ")")
     _print_static(op, printer)
 
 
@@ -112,15 +107,12 @@ def _finish(
 
 
 def _print_tail(op: FlyOp, printer: Printer, skip: Sequence[str] = ()) -> None:
-    printer.print_op_attributes({k: v for k, v in {**op.properties, **op.attributes}.items() if k not in skip})
-    printer.print_string(" : ")
+    write(printer, {k: v for k, v in {**op.properties, **op.attributes}.items() if k not in skip}, " : ")
     printer.print_function_type(op.operand_types, op.result_types)
 
 
 def _print_operands(op: FlyOp, printer: Printer, prefix: str = "", suffix: str = "", skip: Sequence[str] = ()) -> None:
-    printer.print_string(f"({prefix}")
-    printer.print_list(op.operands, printer.print_operand)
-    printer.print_string(f"{suffix})")
+    write(printer, f"({prefix}", op.operands, f"{suffix})")
     _print_tail(op, printer, skip)
 
 
@@ -198,13 +190,7 @@ def _parse_set_value(cls: type[FlyOp], parser: Parser) -> FlyOp:
 
 
 def _print_set_value(op: FlyOp, printer: Printer) -> None:
-    printer.print_string("(")
-    printer.print_operand(op.operands[0])
-    printer.print_string(", ")
-    printer.print_attribute(op.properties["field"])
-    printer.print_string(", ")
-    printer.print_operand(op.operands[1])
-    printer.print_string(")")
+    write(printer, "(", op.operands[0], ", ", op.properties["field"], ", ", op.operands[1], ")")
     _print_tail(op, printer, ("field",))
 
 
@@ -257,8 +243,7 @@ def _print_lists(op: FlyOp, printer: Printer) -> None:
     printer.print_list([g for g in groups if g], group)
     printer.print_string(")")
     if last:
-        printer.print_string(f" {word} = ")
-        printer.print_operand(last[0])
+        write(printer, f" {word} = ", last[0])
     _print_tail(op, printer, ("operandSegmentSizes",))
 
 
@@ -270,19 +255,14 @@ def _parse_aligned_pointer(cls: type[FlyOp], parser: Parser) -> FlyOp:
     found: Attribute | None = parser.parse_optional_type()
     if found is None:
         found = MemRefType(MemRefType.parse_parameter(parser))
-    parser.parse_punctuation("->")
-    result = parser.parse_type()
+    result = type_after(parser, "->")
     return cls.build_from((parser.resolve_operand(unresolved, found),), (result,), attrs)
 
 
 def _print_aligned_pointer(op: FlyOp, printer: Printer) -> None:
-    printer.print_string(" ")
-    printer.print_operand(op.operands[0])
-    printer.print_op_attributes({**op.properties, **op.attributes})
-    printer.print_string(" : ")
+    write(printer, " ", op.operands[0], {**op.properties, **op.attributes}, " : ")
     cast(MemRefType, op.operands[0].type).print_parameter(printer)
-    printer.print_string(" -> ")
-    printer.print_attribute(op.results[0].type)
+    write(printer, " -> ", op.results[0].type)
 
 
 Form = tuple[Callable[["type[FlyOp]", Parser], "FlyOp"], Callable[["FlyOp", Printer], None]]

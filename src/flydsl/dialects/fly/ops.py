@@ -18,10 +18,9 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from ...ir.op_text import write
 from . import infer, kinds
-from .attrs import GemmTraversalOrderAttr, MmaOperandAttr
 from .forms import FORMS, LISTS, segments_of
-from .infer import DYN_SHARED, leaf_type, python_value
 from .semantics import SEMANTICS
 
 
@@ -74,11 +73,7 @@ class FlyOp(IRDLOperation):
         if form is not None:
             form[1](self, printer)
             return
-        printer.print_string("(")
-        printer.print_list(self.operands, printer.print_operand)
-        printer.print_string(")")
-        printer.print_op_attributes({**self.properties, **self.attributes})
-        printer.print_string(" : ")
+        write(printer, "(", self.operands, ")", {**self.properties, **self.attributes}, " : ")
         printer.print_function_type(self.operand_types, self.result_types)
 
     def verify_(self) -> None:
@@ -505,14 +500,3 @@ PrintOp = _define(
     "print", "values*: any", "Print values by a format with `{}`.", pure=False, results=0, props="format: string"
 )
 AssumeOp = _define("assume", "dst: any, src: any", "`dst`, known to be as `src`; nothing lowers it.")
-
-__all__ = [
-    "DYN_SHARED",
-    "OPS",
-    "FlyOp",
-    "GemmTraversalOrderAttr",
-    "MmaOperandAttr",
-    "class_name",
-    "leaf_type",
-    "python_value",
-]

@@ -46,6 +46,3 @@ def _loops(extents: Extents, order: int) -> Iterator[tuple[int, int, int]]:
 
 def _coordinate(layout: L.Layout, i: int, extents: Extents) -> Extents:
     return cast(Extents, L.colex2crd(cast(int, L.crd2idx(i, layout)), extents))
-
-
-__all__ = ["Extents", "steps"]

@@ -17,6 +17,7 @@ from xdsl.printer import Printer
 
 from ...ir.emitter import make_data
 from ...ir.enums import AddressSpace
+from ...ir.op_text import write
 from ...ir.types import bit_width
 from ...layout import Basis, ComposedLayout, CoordSwizzle, Dyn, IntTuple, Layout, Swizzle, Tile, depth, rank
 from ...layout import text as layout_text
@@ -286,8 +287,7 @@ class PointerType(_InMemory, Data[PtrData], TypeAttribute):
 
     def print_parameter(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
-            printer.print_attribute(self.data.elem)
-            printer.print_string(", ")
+            write(printer, self.data.elem, ", ")
             _print_space(printer, self.data.space)
             _print_tail(printer, self.data.elem, self.data.align, self.data.swizzle)
 
@@ -321,8 +321,7 @@ class MemRefType(_InMemory, Data[MemRefData], TypeAttribute):
 
     def print_parameter(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
-            printer.print_attribute(self.data.elem)
-            printer.print_string(", ")
+            write(printer, self.data.elem, ", ")
             _print_space(printer, self.data.space)
             printer.print_string(f", {layout_text.format_any(self.data.layout)}")
             _print_tail(printer, self.data.elem, self.data.align, self.data.swizzle)

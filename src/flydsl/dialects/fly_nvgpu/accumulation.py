@@ -13,7 +13,7 @@ from typing import NamedTuple
 from xdsl.dialects.builtin import Float16Type
 from xdsl.ir import Attribute
 
-from ..fly.atoms import MmaSums
+from ..fly.atom_lowering import MmaSums
 
 _HOPPER = 90
 _F32_FRACTION = 23
@@ -71,6 +71,3 @@ def sums_of(arch: str | None, name: str, acc: Attribute, *, sync: bool) -> MmaSu
         )  # fmt: skip
     kept = _TF32_FRACTION if name == "tf32" else None
     return MmaSums(unit.operand_bits // bits, unit.fraction, _F32_FRACTION, nearest, kept)
-
-
-__all__ = ["UNITS", "Unit", "sums_of"]

@@ -20,7 +20,7 @@ from xdsl.irdl import irdl_op_definition, opt_prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.enums import AddressSpace
-from ..fly.atoms import AtomEmulation, AtomLowering
+from ..fly.atom_lowering import AtomEmulation, AtomLowering
 from ..fly.types import PointerType
 from ..upstream import llvm
 from . import registers as reg
@@ -212,5 +212,3 @@ class BulkPrefetchOp(BulkOp):
 
 
 OPS: list[type[BulkOp]] = [BulkLoadOp, BulkSendOp, BulkStoreOp, BulkPrefetchOp]
-
-__all__ = ["OPS", "REDUCTIONS", "UNIT", "BulkLoadOp", "BulkPrefetchOp", "BulkSendOp", "BulkStoreOp"]

@@ -16,7 +16,8 @@ from xdsl.printer import Printer
 
 from ...errors import DSLCompileError
 from ...ir.enums import AddressSpace
-from ..fly.atoms import AtomEmulation, AtomLowering, CopyOpType, Operand
+from ..fly.atom_lowering import AtomEmulation, AtomLowering, Operand
+from ..fly.atoms import CopyOpType
 from . import registers as reg
 from .effects import Effect, call_intrinsic
 

@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...errors import DSLCompileError
-from ..fly.atoms import AtomLowering
+from ..fly.atom_lowering import AtomLowering
 from ..upstream import gpu
 
 EFFECTS = "fly_nvgpu.effects"
@@ -99,6 +99,3 @@ def call_intrinsic(
     assert op is not None
     declare(op, *effects)
     return value
-
-
-__all__ = ["EFFECTS", "Effect", "call_intrinsic", "declare", "effects_of"]

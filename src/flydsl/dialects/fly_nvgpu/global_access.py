@@ -23,7 +23,8 @@ from ...errors import DSLCompileError
 from ...ir.builder import int_attr
 from ...ir.enums import AddressSpace
 from ...ir.types import bit_width, vector_type
-from ..fly.atoms import AtomEmulation, AtomLowering, CopyOpType, Operand, load_values, store_values
+from ..fly.atom_lowering import AtomEmulation, AtomLowering, Operand
+from ..fly.atoms import CopyOpType, load_values, store_values
 from ..fly.infer import storage_type
 from ..upstream import llvm
 from . import registers as reg
@@ -284,6 +285,3 @@ class StoreGlobalType(_GlobalAccessType):
 
     name = "fly_nvgpu.store_global"
     is_load = False
-
-
-__all__ = ["Access", "LoadGlobalType", "StoreGlobalType", "instruction", "problem"]

@@ -12,7 +12,8 @@ from xdsl.printer import Printer
 
 from ...ir.enums import AddressSpace
 from ...layout import Layout
-from ..fly.atoms import AtomEmulation, AtomLowering, CopyOpType, Operand
+from ..fly.atom_lowering import AtomEmulation, AtomLowering, Operand
+from ..fly.atoms import CopyOpType
 from . import registers as reg
 from .effects import Effect, call_intrinsic
 from .mma_sync import WARP

@@ -26,7 +26,8 @@ from xdsl.printer import Printer
 from ... import layout as L
 from ...ir.types import vector_type
 from ...layout import Layout
-from ..fly.atoms import AtomEmulation, AtomLowering, MmaOpType, Operand, parse_mma_types, parse_mnk, print_mma
+from ..fly.atom_lowering import AtomEmulation, AtomLowering, Operand
+from ..fly.atoms import MmaOpType, parse_mma_types, parse_mnk, print_mma
 from . import registers as reg
 from .accumulation import sums_of
 

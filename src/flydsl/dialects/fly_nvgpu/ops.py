@@ -11,19 +11,12 @@ from typing import NamedTuple, cast
 
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, StringAttr, VectorType, f16, i1, i16, i32, i64
 from xdsl.ir import Attribute, Block, Region, SSAValue
-from xdsl.irdl import (
-    IRDLOperation,
-    irdl_op_definition,
-    opt_prop_def,
-    prop_def,
-    var_operand_def,
-    var_result_def,
-)
+from xdsl.irdl import IRDLOperation, irdl_op_definition, opt_prop_def, prop_def, var_operand_def, var_result_def
 
 from ...errors import DSLCompileError
 from ...ir.builder import int_attr
 from ...target import since
-from ..fly.atoms import AtomEmulation, AtomLowering, Operand
+from ..fly.atom_lowering import AtomEmulation, AtomLowering, Operand
 from ..upstream import llvm, scf
 from . import registers as reg
 from .effects import Effect, call_intrinsic, declare

@@ -14,7 +14,7 @@ from ...errors import DSLCompileError
 from ...ir.builder import i64_list
 from ...ir.types import bit_width, vector_type
 from ...target import since
-from ..fly.atoms import AtomLowering, Operand
+from ..fly.atom_lowering import AtomLowering, Operand
 from ..upstream import llvm
 from ..upstream.vector import ExtractStridedSliceOp, FromElementsOp
 

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ArrayAttr, IntegerAttr
 from xdsl.ir import ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import irdl_attr_definition, irdl_op_definition, prop_def
 
-from ..fly.atoms import AtomLowering
+from ..fly.atom_lowering import AtomLowering
 from .ops import NvOp
 
 ENCODE_SYMBOL = "fly_tensor_map_encode"

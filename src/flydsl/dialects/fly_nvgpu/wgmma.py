@@ -21,7 +21,8 @@ from ...ir.builder import operands_of
 from ...ir.enums import AddressSpace
 from ...ir.types import dense_ints
 from ...layout import Layout, Swizzle
-from ..fly.atoms import AtomEmulation, AtomLowering, MmaOpType, Operand, parse_mma_types, parse_mnk, print_mma
+from ..fly.atom_lowering import AtomEmulation, AtomLowering, Operand
+from ..fly.atoms import MmaOpType, parse_mma_types, parse_mnk, print_mma
 from ..upstream import llvm
 from . import registers as reg
 from .accumulation import sums_of

@@ -18,9 +18,11 @@ from xdsl.printer import Printer
 
 from ...errors import DSLCompileError, DSLValueError
 from ...ir.enums import AddressSpace, AtomicOp
+from ...ir.op_text import write
 from ...ir.types import bit_width, vector_type
 from ...target import has, where
-from ..fly.atoms import AtomEmulation, AtomLowering, CopyOpType, Operand, load_values, store_values
+from ..fly.atom_lowering import AtomEmulation, AtomLowering, Operand
+from ..fly.atoms import CopyOpType, load_values, store_values
 from ..fly.types import Space, intern
 from .common import ArchAtom, check_emulated, check_lowering, refuse
 
@@ -353,21 +355,4 @@ class BufferAtomicType(Data[tuple[AtomicOp, Attribute]], CopyOpType, ArchAtom):
 
     def print_parameter(self, printer: Printer) -> None:
         op, type_ = self.data
-        printer.print_string(f"<{op.name.lower()}, ")
-        printer.print_attribute(type_)
-        printer.print_string(">")
-
-
-__all__ = [
-    "BUFFER",
-    "UNBOUNDED",
-    "BufferAtomicType",
-    "BufferCopyLdsType",
-    "BufferCopyType",
-    "BufferDescAttr",
-    "BufferLoadAsyncLdsType",
-    "BufferLowering",
-    "GlobalLoadAsyncLdsType",
-    "descriptor_flags",
-    "is_buffer",
-]
+        write(printer, f"<{op.name.lower()}, ", type_, ">")

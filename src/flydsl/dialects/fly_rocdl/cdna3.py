@@ -19,7 +19,6 @@ from xdsl.dialects.builtin import (
     f16,
     f32,
     f64,
-    i8,
     i16,
     i32,
     i64,
@@ -31,7 +30,7 @@ from ...errors import DSLValueError
 from ...ir.types import vector_type
 from ...layout import Layout
 from ...target import families, has
-from ..fly.atoms import AtomEmulation, AtomLowering, Operand
+from ..fly.atom_lowering import AtomEmulation, AtomLowering, Operand
 from .common import bitcast, check_emulated, check_lowering, is_signless, load_fragment, mnk_text
 from .matrix import WAVE, MatrixAtom
 
@@ -224,8 +223,6 @@ SHAPES = {
     "bf16": {32: (2, 4, 8, 16), 16: (2, 8, 16, 32), 4: (2,)},
 }
 """All (m, k) the language lists, those of several products per instruction included."""
-
-__all__ = ["BF8", "FORMS", "FP8", "SHAPES", "MfmaData", "MfmaType", "i8"]
 
 
 def as_ocp(atom: MfmaType) -> MfmaType:

@@ -14,7 +14,7 @@ from ... import layout as L
 from ...errors import DSLCompileError, DSLValueError
 from ...ir.types import bit_width, vector_type
 from ...target import families, has
-from ..fly.atoms import AtomLowering, Operand
+from ..fly.atom_lowering import AtomLowering, Operand
 
 _Checked = TypeVar("_Checked")
 
@@ -151,19 +151,3 @@ def mangled(type_: Attribute) -> str:
     if isinstance(type_, IntegerType):
         return f"i{bit_width(cast(Attribute, type_))}"
     return {"f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64"}[str(type_)]
-
-
-__all__ = [
-    "ArchAtom",
-    "bitcast",
-    "bits_of",
-    "check_emulated",
-    "check_lowering",
-    "fields_text",
-    "is_signless",
-    "load_fragment",
-    "mangled",
-    "mnk_text",
-    "parse_fields",
-    "refuse",
-]

@@ -18,7 +18,8 @@ from ...errors import DSLCompileError, DSLValueError
 from ...ir.enums import AddressSpace
 from ...ir.types import bit_width, vector_type
 from ...layout import Layout
-from ..fly.atoms import AtomEmulation, AtomLowering, CopyOpType, Operand
+from ..fly.atom_lowering import AtomEmulation, AtomLowering, Operand
+from ..fly.atoms import CopyOpType
 from ..fly.types import intern
 from .common import ArchAtom, bitcast, check_lowering, is_signless, refuse
 
@@ -113,6 +114,3 @@ class LdsReadTransType(Data[LdsReadTransData], CopyOpType, ArchAtom):
 
     def print_parameter(self, printer: Printer) -> None:
         printer.print_string(f"<trans = {self.data.granularity}b, {self.data.bits}>")
-
-
-__all__ = ["LdsReadTransType"]

@@ -95,6 +95,3 @@ class MatrixAtom(Data[T], MmaOpType, ArchAtom, Generic[T]):
         """The parameters behind the types as text."""
         values: Any = self.data
         return fields_text(**dict(zip(self.fields, values[2:], strict=True)))
-
-
-__all__ = ["WAVE", "WAVE32", "MatrixAtom"]

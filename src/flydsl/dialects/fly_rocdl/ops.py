@@ -70,13 +70,7 @@ class BufferStoreOp(FlyOp):
 
 FlyRocdl = Dialect(
     "fly_rocdl",
-    [
-        GetBufferRsrcOp,
-        BufferLoadOp,
-        BufferStoreOp,
-        tiled_tdm.MakeTiledTdmLoadAtomOp,
-        tiled_tdm.MakeTiledTdmStoreAtomOp,
-    ],
+    [GetBufferRsrcOp, BufferLoadOp, BufferStoreOp, tiled_tdm.MakeTiledTdmLoadAtomOp, tiled_tdm.MakeTiledTdmStoreAtomOp],
     [
         buffer.BufferDescAttr,
         buffer.BufferCopyType,

@@ -27,7 +27,7 @@ from xdsl.irdl import irdl_attr_definition
 from ...errors import DSLValueError
 from ...ir.types import bit_width, vector_type
 from ...layout import Layout
-from ..fly.atoms import AtomEmulation, AtomLowering, MmaScales, Operand, ScaleSide
+from ..fly.atom_lowering import AtomEmulation, AtomLowering, MmaScales, Operand, ScaleSide
 from .common import bitcast, check_emulated, check_lowering, load_fragment, mangled, mnk_text
 from .matrix import WAVE, WAVE32, MatrixAtom
 
@@ -202,20 +202,9 @@ class WmmaScaleType(MatrixAtom[WmmaScaleData]):
 
     @classmethod
     def make(
-        cls,
-        m: int,
-        n: int,
-        k: int,
-        a: Attribute,
-        b: Attribute,
-        acc: Attribute,
-        opsel_a: int = 0,
-        opsel_b: int = 0,
-        mod_c: int = 0,
-        reuse_a: bool = False,
-        reuse_b: bool = False,
-        block_size: int = 32,
-    ) -> WmmaScaleType:
+        cls, m: int, n: int, k: int, a: Attribute, b: Attribute, acc: Attribute, opsel_a: int = 0, opsel_b: int = 0,
+        mod_c: int = 0, reuse_a: bool = False, reuse_b: bool = False, block_size: int = 32,
+    ) -> WmmaScaleType:  # fmt: skip
         """The checked, interned type."""
         flags = bool(reuse_a), bool(reuse_b)
         return cls.checked((m, n, k), (a, b, acc), opsel_a, opsel_b, mod_c, *flags, block_size)
@@ -292,6 +281,3 @@ class WmmaScaleType(MatrixAtom[WmmaScaleData]):
         out = low.intrinsic(name, out_type, operands)
         assert out is not None
         low.store(out, d)
-
-
-__all__ = ["FORMATS", "MfmaScaleType", "WmmaScaleType"]

@@ -22,7 +22,8 @@ from ...ir.enums import AddressSpace
 from ...ir.types import bit_width, vector_type
 from ...layout import Leaf
 from ...target import families
-from ..fly.atoms import AtomEmulation, AtomLowering, CopyOpType, Operand, TileCopy
+from ..fly.atom_lowering import AtomEmulation, AtomLowering, Operand, TileCopy
+from ..fly.atoms import CopyOpType
 from ..fly.types import intern, linear_layout
 from ..upstream import llvm
 from ..upstream.vector import FromElementsOp
@@ -353,6 +354,3 @@ def _modes(tree: Any) -> tuple[Any, ...]:
 def _vector(b: Builder, words: Sequence[SSAValue]) -> SSAValue:
     type_: Attribute = vector_type(i32, len(words))
     return b.pure(FromElementsOp, words, type_, {})
-
-
-__all__ = ["TdmType"]

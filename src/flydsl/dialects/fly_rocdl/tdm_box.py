@@ -235,6 +235,3 @@ def _shared_out(shape: Sequence[int], warps: int) -> list[int]:
     if warps > 1:
         raise DSLValueError("num_warps exceeds the logical descriptor box")
     return found
-
-
-__all__ = ["Box", "box_of"]

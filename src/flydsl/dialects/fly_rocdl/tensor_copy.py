@@ -20,10 +20,12 @@ from xdsl.printer import Printer
 from ... import layout as L
 from ...errors import DSLCompileError, DSLValueError
 from ...ir.enums import AddressSpace
+from ...ir.op_text import write
 from ...ir.types import bit_width
 from ...layout import Basis
 from ...layout import text as layout_text
-from ..fly.atoms import AtomEmulation, AtomLowering, CopyOpType, Operand
+from ..fly.atom_lowering import AtomEmulation, AtomLowering, Operand
+from ..fly.atoms import CopyOpType
 from ..fly.attrs import raw_parameters
 from ..fly.types import intern, split_top
 from .common import ArchAtom, refuse
@@ -108,11 +110,7 @@ class _TensorCopy(Data[TensorCopyData], CopyOpType, ArchAtom):
     """What loads and stores share."""
 
     whole_tile: ClassVar[bool] = True
-    state: ClassVar[tuple[tuple[str, int], ...]] = (
-        *TdmType.state,
-        ("atomic_barrier_addr", 32),
-        ("early_timeout", 32),
-    )
+    state: ClassVar[tuple[tuple[str, int], ...]] = (*TdmType.state, ("atomic_barrier_addr", 32), ("early_timeout", 32))
     spaces: ClassVar[tuple[AddressSpace, AddressSpace]]
     options: ClassVar[Sequence[str]] = tuple(OPTIONS)
 
@@ -181,9 +179,12 @@ class _TensorCopy(Data[TensorCopyData], CopyOpType, ArchAtom):
 
     def print_parameter(self, printer: Printer) -> None:
         d = self.data
-        printer.print_string(f"<shape = [{', '.join(map(str, d.shape))}], elem = ")
-        printer.print_attribute(d.elem)
-        printer.print_string(f", tensor2tdm = {layout_text.format_any(d.tensor2tdm)}")
+        write(
+            printer,
+            f"<shape = [{', '.join(map(str, d.shape))}], elem = ",
+            d.elem,
+            f", tensor2tdm = {layout_text.format_any(d.tensor2tdm)}",
+        )
         plain = TensorCopyData(d.shape, d.elem, d.tensor2tdm)
         for name, field in OPTIONS.items():
             value = getattr(d, field)
@@ -222,6 +223,3 @@ class TensorStoreType(_TensorCopy):
     name = "fly_rocdl.cdna5.tensor_store"
     spaces = (AddressSpace.Shared, AddressSpace.Global)
     options = tuple(OPTIONS)[:3]
-
-
-__all__ = ["MAX_EXTENT", "MAX_RANK", "TensorLoadType", "TensorStoreType", "check_element"]

@@ -23,9 +23,11 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ...errors import DSLCompileError, DSLValueError
+from ...ir.op_text import write
 from ...ir.types import bit_width
 from ...layout import Layout
-from ..fly.atoms import AtomLowering, CopyAtomType
+from ..fly.atom_lowering import AtomLowering
+from ..fly.atoms import CopyAtomType
 from ..fly.infer import Infer
 from ..fly.ops import FlyOp
 from ..fly.types import LayoutType, MemRefType, TileType, coord_tensor_type, intern
@@ -85,10 +87,7 @@ def _infer(
         **padding,
     )
     coordinates = Layout(shape, box.basis(shape, outermost_first=False))
-    return (
-        intern(CopyAtomType, (op, bit_width(tensor.elem))),
-        coord_tensor_type((0,) * len(box.shape), coordinates),
-    )
+    return (intern(CopyAtomType, (op, bit_width(tensor.elem))), coord_tensor_type((0,) * len(box.shape), coordinates))
 
 
 class _MakeTiledTdmAtomOp(FlyOp):
@@ -123,14 +122,11 @@ class _MakeTiledTdmAtomOp(FlyOp):
         return cls.build_from(operands, results, attrs)
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_list(self.operands, printer.print_operand)
+        write(printer, " ", self.operands)
         shown = {
             k: v for k, v in self.properties.items() if k not in DEFAULTS or option(self.properties, k) != DEFAULTS[k]
         }
-        printer.print_op_attributes({**shown, **self.attributes})
-        printer.print_string(" : ")
-        printer.print_list(self.operand_types, printer.print_attribute)
+        write(printer, {**shown, **self.attributes}, " : ", self.operand_types)
 
     def verify_(self) -> None:
         for name in ("numWarps", "cacheModifier"):
@@ -163,6 +159,3 @@ class MakeTiledTdmStoreAtomOp(_MakeTiledTdmAtomOp):
 
     name = "fly_rocdl.make_tiled_tdm_store_atom"
     INFER: ClassVar[Infer | None] = staticmethod(partial(_infer, TensorStoreType))
-
-
-__all__ = ["MakeTiledTdmLoadAtomOp", "MakeTiledTdmStoreAtomOp", "option", "tdm_box"]

@@ -10,18 +10,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, NamedTuple, Self
 
 from xdsl.dialects import vector as xvector
-from xdsl.dialects.builtin import (
-    DenseArrayBase,
-    Float8E4M3FNType,
-    Float8E5M2Type,
-    bf16,
-    f16,
-    f32,
-    i1,
-    i16,
-    i32,
-    i64,
-)
+from xdsl.dialects.builtin import DenseArrayBase, Float8E4M3FNType, Float8E5M2Type, bf16, f16, f32, i1, i16, i32, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
@@ -30,7 +19,7 @@ from ...errors import DSLValueError
 from ...ir.types import bit_width, vector_type
 from ...layout import Layout
 from ...target import has
-from ..fly.atoms import AtomEmulation, AtomLowering, Operand
+from ..fly.atom_lowering import AtomEmulation, AtomLowering, Operand
 from .common import bitcast, check_emulated, check_lowering, fields_text, is_signless, load_fragment, mangled, mnk_text
 from .matrix import WAVE32, MatrixAtom
 
@@ -115,18 +104,9 @@ class _Wmma(MatrixAtom[WmmaData]):
 
     @classmethod
     def make(
-        cls,
-        m: int,
-        n: int,
-        k: int,
-        a: Attribute,
-        b: Attribute,
-        acc: Attribute,
-        sign_a: bool = False,
-        sign_b: bool = False,
-        clamp: bool = False,
-        mod_c: int = 0,
-    ) -> Self:
+        cls, m: int, n: int, k: int, a: Attribute, b: Attribute, acc: Attribute, sign_a: bool = False,
+        sign_b: bool = False, clamp: bool = False, mod_c: int = 0,
+    ) -> Self:  # fmt: skip
         """The checked, interned type."""
         return cls.checked((m, n, k), (a, b, acc), sign_a, sign_b, clamp, mod_c)
 
@@ -380,6 +360,3 @@ def type_for(arch: str) -> type[_Wmma] | None:
     """The type for an architecture; None where it has no WMMA."""
     types: tuple[type[_Wmma], ...] = (Gfx11WmmaType, Gfx120xWmmaType, Gfx1250WmmaType)
     return next((cls for cls in types if has(arch, cls.generation)), None)
-
-
-__all__ = ["Gfx11WmmaType", "Gfx120xWmmaType", "Gfx1250WmmaType", "WmmaData", "type_for"]

@@ -33,6 +33,3 @@ def adopt(root: Operation) -> None:
             new.name_hint = old.name_hint
             old.replace_all_uses_with(new)
         block.erase_op(op)
-
-
-__all__ = ["adopt"]

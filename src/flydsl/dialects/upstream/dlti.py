@@ -6,5 +6,3 @@ from .llvm.imported import DLTI_ATTRS
 
 _attributes: list[type[Attribute]] = [*DLTI_ATTRS]
 Dlti = Dialect("dlti", [], _attributes)
-
-__all__ = ["Dlti"]

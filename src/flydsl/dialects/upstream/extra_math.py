@@ -22,6 +22,3 @@ class ErfcOp(FloatingPointLikeUnaryMathOperation):
 
     name = "math.erfc"
     traits = traits_def(Pure(), SameOperandsAndResultType())
-
-
-__all__ = ["ErfcOp", "RemFOp"]

@@ -13,19 +13,13 @@ from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.builtin import VectorType, i1
 from xdsl.dialects.math import floatingPointLike
 from xdsl.ir import Attribute
-from xdsl.irdl import (
-    IRDLOperation,
-    VarConstraint,
-    irdl_op_definition,
-    operand_def,
-    prop_def,
-    result_def,
-    traits_def,
-)
+from xdsl.irdl import IRDLOperation, VarConstraint, irdl_op_definition, operand_def, prop_def, result_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure, SameOperandsAndResultType
 from xdsl.utils.exceptions import VerifyException
+
+from ...ir.op_text import type_after, write
 
 
 def parse_flags(parser: Parser) -> dict[str, Attribute]:
@@ -67,18 +61,14 @@ class FloatTestOp(IRDLOperation):
         unresolved = parser.parse_unresolved_operand()
         props = parse_flags(parser)
         attrs = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
+        type_ = type_after(parser, ":")
         operands = [parser.resolve_operand(unresolved, type_)]
         return cls.create(operands=operands, result_types=[flag_type(type_)], properties=props, attributes=attrs)
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.operand)
+        write(printer, " ", self.operand)
         print_flags(printer, self.fastmath)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.operand.type)
+        write(printer, self.attributes, " : ", self.operand.type)
 
 
 @irdl_op_definition
@@ -140,14 +130,3 @@ class SincosOp(IRDLOperation):
 
 FLOAT_TEST_OPS = [IsNaNOp, IsInfOp, IsFiniteOp, IsNormalOp, ClampFOp, SincosOp]
 """The ops of this file."""
-
-__all__ = [
-    "FLOAT_TEST_OPS",
-    "ClampFOp",
-    "FloatTestOp",
-    "IsFiniteOp",
-    "IsInfOp",
-    "IsNaNOp",
-    "IsNormalOp",
-    "SincosOp",
-]

@@ -44,6 +44,3 @@ class BracketedKeywordAttr(Data[str]):
 
     def print_parameter(self, printer: Printer) -> None:
         printer.print_string(f"<{self.data}>")
-
-
-__all__ = ["BracketedKeywordAttr", "KeywordAttr", "parse_word"]

@@ -28,6 +28,8 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
+from ...ir.op_text import type_after, write
+
 
 @irdl_op_definition
 class GlobalOp(IRDLOperation):
@@ -57,8 +59,7 @@ class GlobalOp(IRDLOperation):
         if parser.parse_optional_keyword("constant") is not None:
             props["constant"] = UnitAttr()
         props["sym_name"] = parser.parse_symbol_name()
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
+        type_ = type_after(parser, ":")
         props["type"] = type_
         if parser.parse_optional_punctuation("=") is not None:
             if parser.parse_optional_keyword("uninitialized") is not None:
@@ -76,20 +77,17 @@ class GlobalOp(IRDLOperation):
 
     def print(self, printer: Printer) -> None:
         if self.sym_visibility is not None:
-            printer.print_string(" ")
-            printer.print_attribute(self.sym_visibility)
+            write(printer, " ", self.sym_visibility)
         if self.constant is not None:
             printer.print_string(" constant")
         printer.print_string(" ")
         printer.print_symbol_name(self.sym_name.data)
-        printer.print_string(" : ")
-        printer.print_attribute(self.type)
+        write(printer, " : ", self.type)
         if isinstance(self.initial_value, UnitAttr):
             printer.print_string(" = uninitialized")
         elif self.initial_value is not None:
             # The type stands before, as a memref.
-            printer.print_string(" = ")
-            printer.print_string(str(self.initial_value).rsplit(" : ", 1)[0])
+            write(printer, " = ", str(self.initial_value).rsplit(" : ", 1)[0])
         rest = dict(self.attributes)
         if self.alignment is not None:
             rest["alignment"] = self.alignment
@@ -111,9 +109,5 @@ _OWN = (GlobalOp, ExtractAlignedPointerAsIndexOp)
 _NAMES = {op.name for op in _OWN}
 
 MemRef = Dialect(
-    "memref",
-    [*(op for op in xmemref.MemRef.operations if op.name not in _NAMES), *_OWN],
-    [*xmemref.MemRef.attributes],
+    "memref", [*(op for op in xmemref.MemRef.operations if op.name not in _NAMES), *_OWN], [*xmemref.MemRef.attributes]
 )
-
-__all__ = ["ExtractAlignedPointerAsIndexOp", "GlobalOp", "MemRef"]

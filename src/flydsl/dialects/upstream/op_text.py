@@ -12,6 +12,8 @@ from xdsl.irdl import IRDLOperation
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 
+from ...ir.op_text import write
+
 _properties: dict[type[IRDLOperation], frozenset[str]] = {}
 
 
@@ -55,11 +57,6 @@ def parse_types(parser: Parser) -> list[Attribute]:
     return [*parser.parse_comma_separated_list(Parser.Delimiter.NONE, parser.parse_type)]
 
 
-def print_types(printer: Printer, values: Sequence[SSAValue]) -> None:
-    """Types of values as `A, B`."""
-    printer.print_list([v.type for v in values], printer.print_attribute)
-
-
 def parse_function_type(parser: Parser) -> tuple[list[Attribute], list[Attribute]]:
     """`(A, B) -> R` or `(A, B) -> (R, S)`."""
     inputs: list[Attribute] = [*parser.parse_comma_separated_list(Parser.Delimiter.PAREN, parser.parse_type)]
@@ -70,15 +67,8 @@ def parse_function_type(parser: Parser) -> tuple[list[Attribute], list[Attribute
 
 def print_function_type(printer: Printer, operands: Sequence[SSAValue], results: Sequence[SSAValue]) -> None:
     """The other way round."""
-    printer.print_string("(")
-    print_types(printer, operands)
-    printer.print_string(") -> ")
-    if len(results) == 1:
-        printer.print_attribute(results[0].type)
-        return
-    printer.print_string("(")
-    print_types(printer, results)
-    printer.print_string(")")
+    to = [v.type for v in results]
+    write(printer, "(", [v.type for v in operands], ") -> ", *(to if len(to) == 1 else ("(", to, ")")))
 
 
 def parse_short_pointer(parser: Parser) -> LLVMPointerType:
@@ -93,17 +83,3 @@ def print_short_pointer(printer: Printer, type_: Attribute) -> None:
     """The other way round."""
     space = cast(LLVMPointerType, type_).addr_space
     printer.print_string(f"<{space.data if isinstance(space, IntAttr) else 0}>")
-
-
-__all__ = [
-    "parse_dict",
-    "parse_function_type",
-    "parse_operands",
-    "parse_short_pointer",
-    "parse_types",
-    "print_dict",
-    "print_function_type",
-    "print_short_pointer",
-    "print_types",
-    "property_names",
-]

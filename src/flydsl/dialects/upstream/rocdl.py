@@ -134,11 +134,7 @@ def _memory(op: Callable[..., None]) -> None:
     for kind in ("fadd", "fmax", "smax", "umin"):
         name = f"raw.buffer.atomic.{kind}"
         op(name, "% %v4i32 %i32 %i32 #aux:i32 | same", f"llvm.amdgcn.{name}.{{0}}")
-    op(
-        "raw.buffer.atomic.cmpswap",
-        "% % %v4i32 %i32 %i32 #aux:i32 | same",
-        "llvm.amdgcn.raw.buffer.atomic.cmpswap.{0}",
-    )
+    op("raw.buffer.atomic.cmpswap", "% % %v4i32 %i32 %i32 #aux:i32 | same", "llvm.amdgcn.raw.buffer.atomic.cmpswap.{0}")
     op(
         "raw.ptr.buffer.atomic.cmpswap",
         f"% % {_BUFFER} #aux:i32 | same",

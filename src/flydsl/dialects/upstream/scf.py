@@ -97,14 +97,6 @@ WIDENED: Final[dict[type[Operation], type[Operation]]] = {xscf.ForOp: ForOp}
 Scf = Dialect("scf", [WIDENED.get(op, op) for op in xscf.Scf.operations], [*xscf.Scf.attributes])
 
 __all__ = [
-    "UNSIGNED",
-    "WIDENED",
-    "ConditionOp",
-    "ExecuteRegionOp",
-    "ForOp",
-    "IfOp",
-    "IndexSwitchOp",
-    "Scf",
-    "WhileOp",
+    "UNSIGNED", "WIDENED", "ConditionOp", "ExecuteRegionOp", "ForOp", "IfOp", "IndexSwitchOp", "Scf", "WhileOp",
     "YieldOp",
-]
+]  # fmt: skip

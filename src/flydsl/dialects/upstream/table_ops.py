@@ -51,6 +51,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from ...ir.op_text import write
 from . import llvm
 from .keyword_attr import KeywordAttr
 from .llvm.attrs import ConstantRangeAttr
@@ -62,7 +63,6 @@ from .op_text import (
     print_dict,
     print_function_type,
     print_short_pointer,
-    print_types,
 )
 
 Words = Mapping[str, int]
@@ -307,15 +307,13 @@ def _print_tail(printer: Printer, row: Row, operands: Sequence[SSAValue], result
     if tail == "func":
         print_function_type(printer, operands, results)
     elif tail == "in":
-        print_types(printer, free)
+        write(printer, [v.type for v in free])
     elif tail in ("to", "short"):
         print_short_pointer(printer, free[0].type)
         printer.print_string(" to " if tail == "to" else " -> ")
         print_short_pointer(printer, results[0].type) if tail == "to" else printer.print_attribute(results[0].type)
     elif tail in ("arrow", "bare"):
-        printer.print_attribute(free[-1].type)
-        printer.print_string(" -> ")
-        printer.print_attribute(results[0].type)
+        write(printer, free[-1].type, " -> ", results[0].type)
     else:
         printer.print_attribute(free[0].type if tail == "val" else results[0].type)
 
@@ -355,6 +353,3 @@ def define(
         body[extra] = opt_prop_def(Attribute)
     made = cast(type[TableOp], type(re.sub(r"\W", "_", name), (TableOp,), body))
     return irdl_op_definition(made)
-
-
-__all__ = ["ROWS", "Row", "TableOp", "define"]

@@ -119,6 +119,3 @@ class NvvmTargetAttr(TargetAttr):
         TargetField("link", None),
         TargetField("verifyTarget", None),
     )
-
-
-__all__ = ["NvvmTargetAttr", "RocdlTargetAttr", "TargetAttr", "TargetField"]

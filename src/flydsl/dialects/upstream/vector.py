@@ -29,6 +29,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from ...ir.op_text import type_after, write
 from ...ir.types import dense_ints
 from .keyword_attr import BracketedKeywordAttr
 
@@ -82,21 +83,15 @@ class ExtractStridedSliceOp(IRDLOperation):
     def parse(cls, parser: Parser) -> ExtractStridedSliceOp:
         source = parser.parse_unresolved_operand()
         props = _parse_lists(parser, ("offsets", "sizes", "strides"))
-        parser.parse_punctuation(":")
-        from_type = parser.parse_type()
-        parser.parse_keyword("to")
-        to_type = parser.parse_type()
+        from_type = type_after(parser, ":")
+        to_type = type_after(parser, "to")
         operand = parser.resolve_operand(source, from_type)
         return cls.create(operands=[operand], result_types=[to_type], properties=props)
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.source)
+        write(printer, " ", self.source)
         _print_lists(printer, self, ("offsets", "sizes", "strides"))
-        printer.print_string(" : ")
-        printer.print_attribute(self.source.type)
-        printer.print_string(" to ")
-        printer.print_attribute(self.result.type)
+        write(printer, " : ", self.source.type, " to ", self.result.type)
 
 
 @irdl_op_definition
@@ -123,23 +118,15 @@ class InsertStridedSliceOp(IRDLOperation):
         parser.parse_punctuation(",")
         dest = parser.parse_unresolved_operand()
         props = _parse_lists(parser, ("offsets", "strides"))
-        parser.parse_punctuation(":")
-        from_type = parser.parse_type()
-        parser.parse_keyword("into")
-        to_type = parser.parse_type()
+        from_type = type_after(parser, ":")
+        to_type = type_after(parser, "into")
         operands = parser.resolve_operands([source, dest], [from_type, to_type], pos)
         return cls.create(operands=operands, result_types=[to_type], properties=props)
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.source)
-        printer.print_string(", ")
-        printer.print_operand(self.dest)
+        write(printer, " ", self.source, ", ", self.dest)
         _print_lists(printer, self, ("offsets", "strides"))
-        printer.print_string(" : ")
-        printer.print_attribute(self.source.type)
-        printer.print_string(" into ")
-        printer.print_attribute(self.dest.type)
+        write(printer, " : ", self.source.type, " into ", self.dest.type)
 
 
 @irdl_op_definition
@@ -174,11 +161,7 @@ class ToElementsOp(IRDLOperation):
         return cls.create(operands=[operand], result_types=results, attributes=attrs)
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.source)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.source.type)
+        write(printer, " ", self.source, self.attributes, " : ", self.source.type)
 
 
 @irdl_op_definition
@@ -256,13 +239,9 @@ class PrintOp(IRDLOperation):
 
     def print(self, printer: Printer) -> None:
         if self.source is not None:
-            printer.print_string(" ")
-            printer.print_operand(self.source)
-            printer.print_string(" : ")
-            printer.print_attribute(self.source.type)
+            write(printer, " ", self.source, " : ", self.source.type)
         if self.stringLiteral is not None:
-            printer.print_string(" str ")
-            printer.print_attribute(self.stringLiteral)
+            write(printer, " str ", self.stringLiteral)
         if self.punctuation.data != "newline":
             printer.print_string(" punctuation ")
             self.punctuation.print_parameter(printer)

@@ -12,14 +12,7 @@ import numbers
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from types import (
-    BuiltinFunctionType,
-    CellType,
-    FunctionType,
-    MethodType,
-    ModuleType,
-    SimpleNamespace,
-)
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from ...errors import DSLTypeError, FlyDSLWarning

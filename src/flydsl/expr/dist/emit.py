@@ -15,6 +15,3 @@ def note_symmetric(x: Tensor) -> None:
     value = x._value  # pyright: ignore[reportPrivateUsage] - an argument has one, and nothing else needs one for this
     if noted is not None and isinstance(value, BlockArgument) and value.owner is tracer.entry:
         noted.add(value.index)
-
-
-__all__ = ["note_symmetric"]

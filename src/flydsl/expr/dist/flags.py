@@ -98,6 +98,3 @@ def barrier(flags: Tensor, rank: IntLike, epoch: IntLike) -> None:
     block_barrier()
     if_(t < ranks, meet, None, ())
     block_barrier()
-
-
-__all__ = ["barrier", "signal", "wait"]

@@ -78,6 +78,3 @@ def _copy(what: str, target: Tensor, source: Tensor, count: Tensor) -> None:
         target[i] = source[i]
 
     for_range(one, (), thread_idx.x, Int32(size(count.layout).unpack()), block_dim.x)
-
-
-__all__ = ["get", "need_trace", "peer", "put", "world"]

@@ -60,6 +60,3 @@ def anywhere(method: Callable[P, T]) -> Callable[..., T]:
 
     call.__doc__, call.__name__ = method.__doc__, method.__name__
     return call
-
-
-__all__ = ["Facade", "Made", "Stands", "anywhere"]

@@ -18,8 +18,6 @@ from ...dialects.fly.attrs import GemmTraversalOrderAttr, MmaOperandAttr
 from ...dialects.fly.ops import OPS
 from ...dialects.fly.semantics import SEMANTICS, View, apply_swizzle, object_of, type_of_object
 from ...dialects.fly.types import (
-    CoordTensorType,
-    IntTupleType,
     MemRefType,
     PointerType,
     memref_type,
@@ -339,7 +337,7 @@ def recast_pointer(p: Pointer, dtype: object) -> Pointer:
 
 def dynamic_shared(dtype: type[Numeric] | None) -> Pointer:
     """Base of the dynamic shared buffer."""
-    from ...dialects.fly.ops import DYN_SHARED
+    from ...dialects.fly.infer import DYN_SHARED
 
     base = Pointer(current().pure(OPS["get_dyn_shared"], (), DYN_SHARED, {}))
     return base if dtype is None else recast_pointer(base, dtype)
@@ -465,6 +463,3 @@ def emit_mma(
     if layout is not None:
         operands.append(materialise(layout))
     current().opn(OPS[name], operands, (), props)
-
-
-__all__ = ["CoordTensorType", "IntTupleType", "MemRefType", "apply", "materialise", "wrap", "wrap_data"]

@@ -343,6 +343,3 @@ def _items(value: object) -> list[tuple[str, object]] | None:
     if isinstance(value, StructValue):
         return [(k, v) for k, v in vars(value).items() if not k.startswith("_")]
     return None
-
-
-__all__ = ["SITES", "MarkingTracer", "Shown", "Site"]

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Block
 
-from ...dialects.fly.ops import OPS, FlyOp, python_value
+from ...dialects.fly.infer import python_value
+from ...dialects.fly.ops import OPS, FlyOp
 from ...dialects.upstream import gpu
 from ...errors import DSLValueError
 from ...ir import print_format
@@ -148,6 +149,3 @@ def _record(words: Pointer, form: int, values: Sequence[Numeric]) -> None:
 def _of_first_lane(value: Int64) -> Int64:
     low, high = (readfirstlane(Int32, Int32(value >> shift)) for shift in (0, 32))
     return Int64(high) << 32 | (Int64(low) & 0xFFFFFFFF)
-
-
-__all__ = ["MOST", "expand_prints", "prints_of"]

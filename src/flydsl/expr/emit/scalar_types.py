@@ -260,26 +260,3 @@ def emit_vector_store(
 def _check_memref(ref: SSAValue) -> None:
     if not isinstance(ref.type, MemRefType):
         raise DSLTypeError(f"expected a memref, got a value of type {ref.type}; use Tensor.load and Tensor.store")
-
-
-__all__ = [
-    "IR_TYPES",
-    "MATH_OPS",
-    "class_name_of",
-    "combining_kind",
-    "emit_constant_vector",
-    "emit_extract_at",
-    "emit_float_cast",
-    "emit_from_elements",
-    "emit_math",
-    "emit_reduction",
-    "emit_shuffle",
-    "emit_vector_bitcast",
-    "emit_vector_load",
-    "emit_vector_store",
-    "fastmath_attr",
-    "ir_type_of",
-    "named_type",
-    "vector_parts",
-    "vector_type",
-]

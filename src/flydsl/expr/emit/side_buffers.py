@@ -64,6 +64,3 @@ class SideBuffers:
 def declaration(kind: str, details: Mapping[str, object]) -> StringAttr:
     """What a kernel says of one of its side buffers."""
     return StringAttr(json.dumps({"kind": kind, **details}, sort_keys=True))
-
-
-__all__ = ["WORDS", "SideBuffers", "declaration"]

@@ -23,23 +23,7 @@ from .events import (
 from .switch import tracing_enabled
 
 __all__ = [
-    "KIND_MARK",
-    "KIND_RANGE_POP",
-    "KIND_RANGE_PUSH",
-    "KIND_RANGE_START",
-    "KIND_RANGE_STOP",
-    "Capture",
-    "RangeToken",
-    "capture",
-    "collect",
-    "inactive_token",
-    "mark",
-    "range",
-    "range_pop",
-    "range_push",
-    "range_start",
-    "range_stop",
-    "recorded",
-    "summary",
-    "tracing_enabled",
-]
+    "KIND_MARK", "KIND_RANGE_POP", "KIND_RANGE_PUSH", "KIND_RANGE_START", "KIND_RANGE_STOP", "Capture", "RangeToken",
+    "capture", "collect", "inactive_token", "mark", "range", "range_pop", "range_push", "range_start", "range_stop",
+    "recorded", "summary", "tracing_enabled",
+]  # fmt: skip

@@ -181,6 +181,3 @@ def _blocks(wanted: object) -> Blocks:
             raise DSLValueError(f"fx.ktrace.capture: blocks is a number or a range of neighbours, got {wanted!r}")
         return wanted
     return range(_count("blocks", wanted, 1))
-
-
-__all__ = ["Capture", "capture", "collect", "recorded", "summary"]

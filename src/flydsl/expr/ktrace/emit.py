@@ -129,11 +129,7 @@ class KernelTrace:
         alone = lane == 0
         place = cast(
             Int32,
-            if_expr(
-                alone,
-                lambda: count,
-                lambda: Int32(cast(Int64, atomic_add(region + L.SPARSE, Int64(1)))) + events,
-            ),
+            if_expr(alone, lambda: count, lambda: Int32(cast(Int64, atomic_add(region + L.SPARSE, Int64(1)))) + events),
         )
         limit = cast(Int32, if_expr(alone, lambda: Int32(events), lambda: Int32(events + sparse)))
 
@@ -195,6 +191,3 @@ def _payload(value: object) -> tuple[int, Int64]:
     if number.is_float:
         return L.FLOAT, Float64(number).bitcast(Int64)
     return L.INTEGER, Int64(number)
-
-
-__all__ = ["KernelTrace"]

@@ -158,17 +158,6 @@ def inactive_token(event_name: str) -> RangeToken:
 
 
 __all__ = [
-    "KIND_MARK",
-    "KIND_RANGE_POP",
-    "KIND_RANGE_PUSH",
-    "KIND_RANGE_START",
-    "KIND_RANGE_STOP",
-    "RangeToken",
-    "inactive_token",
-    "mark",
-    "range",
-    "range_pop",
-    "range_push",
-    "range_start",
-    "range_stop",
-]
+    "KIND_MARK", "KIND_RANGE_POP", "KIND_RANGE_PUSH", "KIND_RANGE_START", "KIND_RANGE_STOP", "RangeToken",
+    "inactive_token", "mark", "range", "range_pop", "range_push", "range_start", "range_stop",
+]  # fmt: skip

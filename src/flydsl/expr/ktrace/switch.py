@@ -26,6 +26,3 @@ def events_kept() -> int:
     """Events that are kept of a warp."""
     asked = tracing_option(_OPTION)
     return config.ktrace.events if asked is None else cast(int, asked)
-
-
-__all__ = ["events_kept", "tracing_enabled"]

@@ -15,7 +15,7 @@ from ..numeric import Int32, Numeric, Uint16
 from ..tensor import Pointer, Tensor, get_iter
 from ..tensors.storage import Array
 from .sync import MBarrier
-from .target import need_trace
+from .target import emitter, need_trace
 from .tma import cache_policy
 
 if TYPE_CHECKING:
@@ -24,12 +24,6 @@ if TYPE_CHECKING:
 
 UNIT = 16
 _REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
-
-
-def _emit():
-    from . import emit
-
-    return emit
 
 
 class _Place(NamedTuple):
@@ -215,7 +209,7 @@ def bulk_load(
     signal = _barrier(what, barrier)
     count = _count(what, nbytes, source, to)
     mask = None if multicast is None else Uint16(multicast).ir_value()
-    _emit().bulk_load(to.pointer.value, signal, source.pointer.value, count, mask, cache_policy(what, evict))
+    emitter().bulk_load(to.pointer.value, signal, source.pointer.value, count, mask, cache_policy(what, evict))
 
 
 def bulk_send(src: Place, dst: Place, barrier: MBarrier, rank: IntLike, *, nbytes: IntLike | None = None) -> None:
@@ -251,7 +245,7 @@ def bulk_send(src: Place, dst: Place, barrier: MBarrier, rank: IntLike, *, nbyte
     source, to = _place(what, "src", src, AddressSpace.Shared), _place(what, "dst", dst, AddressSpace.Shared)
     signal = _barrier(what, barrier)
     count = _count(what, nbytes, source, to)
-    _emit().bulk_send(to.pointer.value, signal, source.pointer.value, count, Int32(rank).ir_value())
+    emitter().bulk_send(to.pointer.value, signal, source.pointer.value, count, Int32(rank).ir_value())
 
 
 def bulk_store(src: Place, dst: Place, *, nbytes: IntLike | None = None, evict: str | None = None) -> None:
@@ -274,7 +268,7 @@ def bulk_store(src: Place, dst: Place, *, nbytes: IntLike | None = None, evict: 
     need_trace(what, "bulk_copy")
     source, to = _place(what, "src", src, AddressSpace.Shared), _place(what, "dst", dst, AddressSpace.Global)
     count = _count(what, nbytes, source, to)
-    _emit().bulk_store(source.pointer.value, to.pointer.value, count, cache_policy(what, evict))
+    emitter().bulk_store(source.pointer.value, to.pointer.value, count, cache_policy(what, evict))
 
 
 def bulk_reduce(src: Place, dst: Place, op: str, *, nbytes: IntLike | None = None, evict: str | None = None) -> None:
@@ -299,7 +293,7 @@ def bulk_reduce(src: Place, dst: Place, op: str, *, nbytes: IntLike | None = Non
     source, to = _place(what, "src", src, AddressSpace.Shared), _place(what, "dst", dst, AddressSpace.Global)
     reduction = op, _element(what, op, source.pointer.dtype, to.pointer.dtype)
     count = _count(what, nbytes, source, to)
-    _emit().bulk_store(source.pointer.value, to.pointer.value, count, cache_policy(what, evict), reduction)
+    emitter().bulk_store(source.pointer.value, to.pointer.value, count, cache_policy(what, evict), reduction)
 
 
 def _check_reduction(what: str, op: object) -> None:
@@ -336,7 +330,7 @@ def bulk_prefetch(src: Place, *, nbytes: IntLike | None = None, evict: str | Non
     what = "bulk_prefetch"
     need_trace(what, "bulk_copy")
     source = _place(what, "src", src, AddressSpace.Global)
-    _emit().bulk_prefetch(source.pointer.value, _count(what, nbytes, source), cache_policy(what, evict))
+    emitter().bulk_prefetch(source.pointer.value, _count(what, nbytes, source), cache_policy(what, evict))
 
 
 class BulkLoad(NamedTuple):

@@ -8,28 +8,22 @@ from ...errors import DSLTypeError
 from ...ir.enums import AddressSpace
 from ..numeric import Int32, Int64
 from ..tensor import Pointer, Tensor, get_iter, make_view
-from .target import need_trace
+from .target import emitter, need_trace
 
 if TYPE_CHECKING:
     from ..annotations import IntLike
 
 
-def _emit():
-    from . import emit
-
-    return emit
-
-
 def rank() -> Int32:
     """Number of this block in its cluster; x runs fastest."""
     need_trace("cluster.rank", "clusters")
-    return Int32(_emit().call("cluster.rank"))
+    return Int32(emitter().call("cluster.rank"))
 
 
 def size() -> Int32:
     """Blocks in the cluster."""
     need_trace("cluster.size", "clusters")
-    return Int32(_emit().call("cluster.size"))
+    return Int32(emitter().call("cluster.size"))
 
 
 @overload
@@ -53,20 +47,20 @@ def peer(place: object, rank: IntLike) -> Tensor | Pointer:
 
     data = place.type.data
     type_ = ptr_type(data.elem, AddressSpace.Generic, data.align, data.swizzle)
-    address = _emit().peer(place.value, Int32(rank).ir_value())
+    address = emitter().peer(place.value, Int32(rank).ir_value())
     return current_ir().int_to_pointer(type_, Int64(address))
 
 
 def arrive(*, relaxed: bool = False) -> None:
     """Arrive at the cluster's barrier; `relaxed` orders no memory."""
     need_trace("cluster.arrive", "clusters")
-    _emit().call("cluster.arrive_relaxed" if relaxed else "cluster.arrive")
+    emitter().call("cluster.arrive_relaxed" if relaxed else "cluster.arrive")
 
 
 def wait() -> None:
     """Wait for all threads of the cluster."""
     need_trace("cluster.wait", "clusters")
-    _emit().call("cluster.wait")
+    emitter().call("cluster.wait")
 
 
 def sync() -> None:

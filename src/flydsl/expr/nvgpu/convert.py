@@ -61,6 +61,3 @@ def from_fp8(values: Vector) -> Vector:
     pairs = values.reshape(values.numel).bitcast(Int16)
     words = [Vector(emit.call(kind, cast("Int16", pairs[i]).ir_value())).bitcast(Int32)[0] for i in range(pairs.numel)]
     return Vector.from_elements(words, Int32).bitcast(Float16).reshape(values.shape)
-
-
-__all__ = ["from_fp8", "to_fp8"]

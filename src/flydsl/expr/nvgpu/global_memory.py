@@ -189,6 +189,3 @@ def add_global(place: Pointer, value: Vector) -> None:
         return
     for i, x in enumerate(elements):
         atomic_add(pointer + i, x, syncscope="device")
-
-
-__all__ = ["LoadGlobal", "StoreGlobal", "add_global", "load_global", "store_global"]

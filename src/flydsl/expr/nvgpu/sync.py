@@ -9,16 +9,10 @@ from ...errors import DSLTypeError, DSLValueError
 from ...ir.enums import AddressSpace
 from ..numeric import Boolean, Float32, Int32, Int64
 from ..tensor import Pointer, Tensor, recast_iter
-from .target import need_trace
+from .target import emitter, need_trace
 
 if TYPE_CHECKING:
     from ..annotations import IntLike, SSAValue
-
-
-def _emit():
-    from . import emit
-
-    return emit
 
 
 def _i32(value: IntLike) -> SSAValue:
@@ -60,12 +54,12 @@ class MBarrier:
     def init(self, count: IntLike) -> None:
         """Set up for `count` arrivals per phase; by one thread, then `fence_mbarrier_init()` and a block barrier."""
         need_trace("MBarrier.init", "mbarrier")
-        _emit().call("mbarrier.init", self.ptr.value, _i32(count))
+        emitter().call("mbarrier.init", self.ptr.value, _i32(count))
 
     def arrive(self, count: IntLike = 1) -> None:
         """Count arrivals; before sm_90 one at a time."""
         need_trace("MBarrier.arrive", "mbarrier")
-        _emit().call("mbarrier.arrive", self.ptr.value, _i32(count))
+        emitter().call("mbarrier.arrive", self.ptr.value, _i32(count))
 
     def arrive_after_copies(self, *, noinc: bool = False) -> None:
         """Arrive when all `CpAsync` copies this thread has issued so far are there: `cp.async.mbarrier.arrive`.
@@ -74,18 +68,18 @@ class MBarrier:
         `n` threads that each call this alone is over when all their copies are there.
         """
         need_trace("MBarrier.arrive_after_copies", "mbarrier")
-        _emit().call("cp_async.arrive_noinc" if noinc else "cp_async.arrive", self.ptr.value)
+        emitter().call("cp_async.arrive_noinc" if noinc else "cp_async.arrive", self.ptr.value)
 
     def arrive_remote(self, rank: IntLike) -> None:
         """Arrive on this barrier in block `rank` of the cluster."""
         need_trace("MBarrier.arrive_remote", "clusters")
-        _emit().arrive_remote(self.ptr.value, _i32(rank))
+        emitter().arrive_remote(self.ptr.value, _i32(rank))
 
     def expect_tx(self, nbytes: IntLike, *, arrive: bool = True) -> None:
         """Expect bytes of asynchronous copies in this phase; counts as an arrival too unless told otherwise."""
         need_trace("MBarrier.expect_tx", "mbarrier_tx")
         kind = "mbarrier.arrive_expect_tx" if arrive else "mbarrier.expect_tx"
-        _emit().call(kind, self.ptr.value, _i32(nbytes))
+        emitter().call(kind, self.ptr.value, _i32(nbytes))
 
     def wait(self, parity: IntLike) -> None:
         """Wait until the phase with this parity is over: the first phase has parity 0.
@@ -93,17 +87,17 @@ class MBarrier:
         A fresh barrier counts as having just finished a phase of parity 1, so a producer's first wait passes.
         """
         need_trace("MBarrier.wait", "mbarrier")
-        _emit().wait(self.ptr.value, _i32(parity))
+        emitter().wait(self.ptr.value, _i32(parity))
 
     def test(self, parity: IntLike) -> Boolean:
         """Whether that phase is over."""
         need_trace("MBarrier.test", "mbarrier")
-        return Boolean(_emit().call("mbarrier.test", self.ptr.value, _i32(parity)))
+        return Boolean(emitter().call("mbarrier.test", self.ptr.value, _i32(parity)))
 
     def invalidate(self) -> None:
         """End the barrier's life, so that its memory can be used for something else."""
         need_trace("MBarrier.invalidate", "mbarrier")
-        _emit().call("mbarrier.inval", self.ptr.value)
+        emitter().call("mbarrier.inval", self.ptr.value)
 
     @classmethod
     def __dsl_size_of__(cls) -> int:
@@ -138,7 +132,7 @@ def cp_async_commit() -> None:
     >>> flyc.evaluate(lambda: fx.nvgpu.cp_async_commit(), target="cpu:sm_90a")
     """
     need_trace("cp_async_commit", "cp_async")
-    _emit().call("cp_async.commit")
+    emitter().call("cp_async.commit")
 
 
 def cp_async_wait(pending: int = 0) -> None:
@@ -149,7 +143,7 @@ def cp_async_wait(pending: int = 0) -> None:
     if not isinstance(pending, int) or pending < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLValueError(f"cp_async_wait takes a constant number of groups, got {pending!r}")
     need_trace("cp_async_wait", "cp_async")
-    _emit().call("cp_async.wait", _i32(pending))
+    emitter().call("cp_async.wait", _i32(pending))
 
 
 def cp_async_wait_all() -> None:
@@ -158,7 +152,7 @@ def cp_async_wait_all() -> None:
     >>> flyc.evaluate(lambda: fx.nvgpu.cp_async_wait_all(), target="cpu:sm_90a")
     """
     need_trace("cp_async_wait_all", "cp_async")
-    _emit().call("cp_async.wait_all")
+    emitter().call("cp_async.wait_all")
 
 
 def fence_proxy_async() -> None:
@@ -167,7 +161,7 @@ def fence_proxy_async() -> None:
     >>> flyc.evaluate(lambda: fx.nvgpu.fence_proxy_async(), target="cpu:sm_90a")
     """
     need_trace("fence_proxy_async", "bulk_copy")
-    _emit().call("fence.proxy_async")
+    emitter().call("fence.proxy_async")
 
 
 def fence_mbarrier_init() -> None:
@@ -176,7 +170,7 @@ def fence_mbarrier_init() -> None:
     >>> flyc.evaluate(lambda: fx.nvgpu.fence_mbarrier_init(), target="cpu:sm_90a")
     """
     need_trace("fence_mbarrier_init", "clusters")
-    _emit().call("fence.mbarrier_init")
+    emitter().call("fence.mbarrier_init")
 
 
 class named_barrier:
@@ -212,12 +206,12 @@ class named_barrier:
     def sync(self) -> None:
         """Arrive and wait for the others."""
         need_trace("named_barrier", "named_barrier")
-        _emit().call("barrier.sync", _i32(self._id), _i32(self._threads))
+        emitter().call("barrier.sync", _i32(self._id), _i32(self._threads))
 
     def arrive(self) -> None:
         """Arrive without waiting."""
         need_trace("named_barrier", "named_barrier")
-        _emit().call("barrier.arrive", _i32(self._id), _i32(self._threads))
+        emitter().call("barrier.arrive", _i32(self._id), _i32(self._threads))
 
 
 def elect() -> Boolean:
@@ -227,7 +221,7 @@ def elect() -> Boolean:
     [True, False, False, False]
     """
     need_trace("elect", "elect")
-    return Boolean(_emit().elect())
+    return Boolean(emitter().elect())
 
 
 def setmaxnreg(count: int, *, increase: bool) -> None:
@@ -240,7 +234,7 @@ def setmaxnreg(count: int, *, increase: bool) -> None:
     if not isinstance(count, int) or count % 8 or not 24 <= count <= 256:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLValueError(f"setmaxnreg takes a multiple of 8 from 24 to 256, got {count!r}")
     need_trace("setmaxnreg", "setmaxnreg")
-    _emit().call(f"setmaxnreg.{'inc' if increase else 'dec'}", _i32(count))
+    emitter().call(f"setmaxnreg.{'inc' if increase else 'dec'}", _i32(count))
 
 
 def uniform(value: IntLike) -> Int32:
@@ -250,7 +244,7 @@ def uniform(value: IntLike) -> Int32:
     [5, 5, 5, 5]
     """
     need_trace("uniform", "uniform")
-    return Int32(_emit().uniform(_i32(value)))
+    return Int32(emitter().uniform(_i32(value)))
 
 
 def any_lane(condition: Boolean) -> Boolean:
@@ -260,7 +254,7 @@ def any_lane(condition: Boolean) -> Boolean:
     True
     """
     need_trace("any_lane", "uniform")
-    return Boolean(_emit().call("vote.any", _i32(-1), Boolean(condition).ir_value()))
+    return Boolean(emitter().call("vote.any", _i32(-1), Boolean(condition).ir_value()))
 
 
 def wgmma_fence() -> None:
@@ -269,7 +263,7 @@ def wgmma_fence() -> None:
     >>> flyc.evaluate(lambda: fx.nvgpu.wgmma_fence(), target="cpu:sm_90a")
     """
     need_trace("wgmma_fence", "wgmma")
-    _emit().call("wgmma.fence")
+    emitter().call("wgmma.fence")
 
 
 def wgmma_commit() -> None:
@@ -278,7 +272,7 @@ def wgmma_commit() -> None:
     >>> flyc.evaluate(lambda: fx.nvgpu.wgmma_commit(), target="cpu:sm_90a")
     """
     need_trace("wgmma_commit", "wgmma")
-    _emit().call("wgmma.commit")
+    emitter().call("wgmma.commit")
 
 
 def wgmma_wait(pending: int = 0, *tensors: Tensor) -> None:
@@ -291,7 +285,7 @@ def wgmma_wait(pending: int = 0, *tensors: Tensor) -> None:
     need_trace("wgmma_wait", "wgmma")
     from ..tensors.algebra_values import current_ir
 
-    _emit().wgmma_wait(pending, [current_ir().materialise(t) for t in tensors])
+    emitter().wgmma_wait(pending, [current_ir().materialise(t) for t in tensors])
 
 
 def hold(value: Float32, place: Pointer) -> None:
@@ -308,7 +302,7 @@ def hold(value: Float32, place: Pointer) -> None:
     need_trace("hold", "wgmma")
     if not isinstance(value, Float32) or place.dtype is not Float32 or place.address_space is not AddressSpace.Shared:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLTypeError(f"hold takes a Float32 and a place for one in shared memory, got {value!r} and {place!r}")
-    _emit().hold(place.value, value.ir_value())
+    emitter().hold(place.value, value.ir_value())
 
 
 def griddepcontrol_wait() -> None:
@@ -317,7 +311,7 @@ def griddepcontrol_wait() -> None:
     >>> flyc.evaluate(lambda: fx.nvgpu.griddepcontrol_wait(), target="cpu:sm_90a")
     """
     need_trace("griddepcontrol_wait", "dependent_launch")
-    _emit().call("griddepcontrol.wait")
+    emitter().call("griddepcontrol.wait")
 
 
 def griddepcontrol_launch() -> None:
@@ -326,4 +320,4 @@ def griddepcontrol_launch() -> None:
     >>> flyc.evaluate(lambda: fx.nvgpu.griddepcontrol_launch(), target="cpu:sm_90a")
     """
     need_trace("griddepcontrol_launch", "dependent_launch")
-    _emit().call("griddepcontrol.launch")
+    emitter().call("griddepcontrol.launch")

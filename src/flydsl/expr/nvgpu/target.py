@@ -31,6 +31,13 @@ def need_trace(what: str, feature: str) -> None:
     check_target(what, feature)
 
 
+def emitter():
+    """The module that emits the ops of this package, loaded when something is traced."""
+    from . import emit
+
+    return emit
+
+
 class NvAtomOp:
     """A copy or MMA operation of NVIDIA GPUs; `make_copy_atom` and `make_mma_atom` take it."""
 

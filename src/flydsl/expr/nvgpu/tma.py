@@ -11,7 +11,7 @@ from ..numeric import Int32, Int64
 from ..tensor import Tensor, get_iter, make_view
 from ..tensors.algebra_values import ComposedLayout, IntTuple, Tile, as_int_tuple
 from .sync import MBarrier
-from .target import check_target, need_trace
+from .target import check_target, emitter, need_trace
 
 if TYPE_CHECKING:
     from ..annotations import AnyLayout, IntLike, SSAValue, TreeLike
@@ -71,12 +71,6 @@ def TMAReduce(op: str) -> TmaOp:
         raise DSLValueError(f"TMAReduce does {', '.join(_REDUCTIONS)}, got {op!r}")
     check_target("TMAReduce", "bulk_copy")
     return TmaOp("reduce", op)
-
-
-def _emit():
-    from . import emit
-
-    return emit
 
 
 def _leaves(t: IntTuple) -> list[IntLike]:
@@ -175,7 +169,7 @@ class TmaAtom:
 
         mask = None if multicast is None else Uint16(multicast).ir_value()
         hint = cache_policy("TmaAtom.load", evict)
-        _emit().tma_load(self._memory(smem), barrier.ptr.value, self._map, self._coords(coord), mask, hint)
+        emitter().tma_load(self._memory(smem), barrier.ptr.value, self._map, self._coords(coord), mask, hint)
 
     def with_barrier(
         self, barrier: MBarrier, *, multicast: IntLike | None = None, evict: str | None = None
@@ -210,12 +204,12 @@ class TmaAtom:
         need_trace("TmaAtom.store", "bulk_copy")
         if self.op.kind == "load":
             raise DSLTypeError("this atom was made to load")
-        _emit().tma_store(self._memory(smem), self._map, self._coords(coord), self.op.reduce)
+        emitter().tma_store(self._memory(smem), self._map, self._coords(coord), self.op.reduce)
 
     def prefetch(self) -> None:
         """Fetch the map itself into the cache; by one thread, early."""
         need_trace("TmaAtom.prefetch", "bulk_copy")
-        _emit().call("tma.prefetch_map", self._map)
+        emitter().call("tma.prefetch_map", self._map)
 
     def __extract_to_ir_values__(self) -> list[SSAValue]:
         return [self._map]
@@ -319,7 +313,7 @@ def make_tma_atom(
     steps = [(wide(strides[i]) * wide(width // 8)).ir_value() for i in order[1:]]
     pointer = get_iter(tensor).value
     elem = tensor.dtype.ir_type
-    value = _emit().tensor_map(pointer, dims, steps, [box[i] for i in order], elem, pattern, _L2_FETCH[l2_fetch])
+    value = emitter().tensor_map(pointer, dims, steps, [box[i] for i in order], elem, pattern, _L2_FETCH[l2_fetch])
     return TmaAtom(op, box, order, width, value)
 
 
@@ -329,7 +323,7 @@ def tma_commit() -> None:
     >>> flyc.evaluate(lambda: fx.nvgpu.tma_commit(), target="cpu:sm_90")
     """
     need_trace("tma_commit", "bulk_copy")
-    _emit().call("tma.commit")
+    emitter().call("tma.commit")
 
 
 def tma_wait(pending: int = 0, *, read: bool = False) -> None:
@@ -340,4 +334,4 @@ def tma_wait(pending: int = 0, *, read: bool = False) -> None:
     if not isinstance(pending, int) or pending < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLValueError(f"tma_wait takes a constant number of groups, got {pending!r}")
     need_trace("tma_wait", "bulk_copy")
-    _emit().call("tma.wait_read" if read else "tma.wait", Int32(pending).ir_value())
+    emitter().call("tma.wait_read" if read else "tma.wait", Int32(pending).ir_value())

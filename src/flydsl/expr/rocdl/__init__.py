@@ -53,19 +53,7 @@ _MODULES: dict[str, str] = {
         "cvt_f32_fp8 cvt_f32_bf8 wave_id intrinsic"
     ),
 }
-_SUBMODULES = (
-    "cdna3",
-    "cdna4",
-    "cdna5",
-    "cluster",
-    "enum",
-    "inline_asm",
-    "rdna3",
-    "rdna4",
-    "tdm_ops",
-    "universal",
-    "utils",
-)
+_SUBMODULES = "cdna3 cdna4 cdna5 cluster enum inline_asm rdna3 rdna4 tdm_ops universal utils".split()
 _LANGUAGE = (
     "Int16 Int32 Int64 Pointer Tensor Vector cosize get_iter get_layout get_scalar is_generic_address_space "
     "is_target_address_space make_ptr make_view"

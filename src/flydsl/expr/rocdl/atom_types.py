@@ -115,14 +115,9 @@ class CopyOpGFX1250TDMType(Stands, of=tdm.TdmType):
     @staticmethod
     @anywhere
     def get(
-        rank: int,
-        num_warps: int,
-        pad_interval: int = 0,
-        pad_amount: int = 0,
-        cache_modifier: int = 0,
-        atomic_barrier: bool = False,
-        early_timeout: bool = False,
-    ) -> Attribute:
+        rank: int, num_warps: int, pad_interval: int = 0, pad_amount: int = 0, cache_modifier: int = 0,
+        atomic_barrier: bool = False, early_timeout: bool = False,
+    ) -> Attribute:  # fmt: skip
         """The IR type."""
         return tdm.TdmType.make(
             rank, num_warps, pad_interval, pad_amount, cache_modifier, atomic_barrier, early_timeout
@@ -139,15 +134,9 @@ class CopyOpCDNA5TensorLoadType(Stands, of=tensor_copy.TensorLoadType):
     @staticmethod
     @anywhere
     def get(
-        tile_shape: Sequence[int],
-        data_type: object,
-        tensor2tdm: object,
-        atomic_barrier: bool = False,
-        cache_modifier: int = 0,
-        iter_count: int = 1,
-        pad_interval: int = 0,
-        pad_amount: int = 0,
-    ) -> Attribute:
+        tile_shape: Sequence[int], data_type: object, tensor2tdm: object, atomic_barrier: bool = False,
+        cache_modifier: int = 0, iter_count: int = 1, pad_interval: int = 0, pad_amount: int = 0,
+    ) -> Attribute:  # fmt: skip
         """The IR type."""
         return tensor_copy.TensorLoadType.make(
             tile_shape,
@@ -171,13 +160,9 @@ class CopyOpCDNA5TensorStoreType(Stands, of=tensor_copy.TensorStoreType):
     @staticmethod
     @anywhere
     def get(
-        tile_shape: Sequence[int],
-        data_type: object,
-        tensor2tdm: object,
-        atomic_barrier: bool = False,
-        cache_modifier: int = 0,
-        iter_count: int = 1,
-    ) -> Attribute:
+        tile_shape: Sequence[int], data_type: object, tensor2tdm: object, atomic_barrier: bool = False,
+        cache_modifier: int = 0, iter_count: int = 1,
+    ) -> Attribute:  # fmt: skip
         """The IR type."""
         return tensor_copy.TensorStoreType.make(
             tile_shape,
@@ -213,15 +198,9 @@ class MmaOpCDNA4_MFMAScaleType(Stands, of=scaled.MfmaScaleType):
     @staticmethod
     @anywhere
     def get(
-        m: int,
-        n: int,
-        k: int,
-        elem_ty_a: object,
-        elem_ty_b: object,
-        elem_ty_acc: object,
-        opsel_a: int = 0,
+        m: int, n: int, k: int, elem_ty_a: object, elem_ty_b: object, elem_ty_acc: object, opsel_a: int = 0,
         opsel_b: int = 0,
-    ) -> Attribute:
+    ) -> Attribute:  # fmt: skip
         """The IR type."""
         return scaled.MfmaScaleType.make(
             m, n, k, element_of(elem_ty_a), element_of(elem_ty_b), element_of(elem_ty_acc), opsel_a, opsel_b
@@ -238,17 +217,9 @@ class MmaOpGFX11_WMMAType(Stands, of=wmma.Gfx11WmmaType):
     @staticmethod
     @anywhere
     def get(
-        m: int,
-        n: int,
-        k: int,
-        elem_ty_a: object,
-        elem_ty_b: object,
-        elem_ty_acc: object,
-        *,
-        sign_a: bool = False,
-        sign_b: bool = False,
-        clamp: bool = False,
-    ) -> Attribute:
+        m: int, n: int, k: int, elem_ty_a: object, elem_ty_b: object, elem_ty_acc: object, *, sign_a: bool = False,
+        sign_b: bool = False, clamp: bool = False,
+    ) -> Attribute:  # fmt: skip
         """The IR type."""
         return wmma.Gfx11WmmaType.make(
             m, n, k, element_of(elem_ty_a), element_of(elem_ty_b), element_of(elem_ty_acc), sign_a, sign_b, clamp
@@ -265,17 +236,9 @@ class MmaOpGFX120X_WMMAType(Stands, of=wmma.Gfx120xWmmaType):
     @staticmethod
     @anywhere
     def get(
-        m: int,
-        n: int,
-        k: int,
-        elem_ty_a: object,
-        elem_ty_b: object,
-        elem_ty_acc: object,
-        *,
-        sign_a: bool = False,
-        sign_b: bool = False,
-        clamp: bool = False,
-    ) -> Attribute:
+        m: int, n: int, k: int, elem_ty_a: object, elem_ty_b: object, elem_ty_acc: object, *, sign_a: bool = False,
+        sign_b: bool = False, clamp: bool = False,
+    ) -> Attribute:  # fmt: skip
         """The IR type."""
         return wmma.Gfx120xWmmaType.make(
             m, n, k, element_of(elem_ty_a), element_of(elem_ty_b), element_of(elem_ty_acc), sign_a, sign_b, clamp
@@ -292,17 +255,9 @@ class MmaOpGFX1250_WMMAType(Stands, of=wmma.Gfx1250WmmaType):
     @staticmethod
     @anywhere
     def get(
-        m: int,
-        n: int,
-        k: int,
-        elem_ty_a: object,
-        elem_ty_b: object,
-        elem_ty_acc: object,
-        sign_a: bool = False,
-        sign_b: bool = False,
-        clamp: bool = False,
-        mod_c: int = 0,
-    ) -> Attribute:
+        m: int, n: int, k: int, elem_ty_a: object, elem_ty_b: object, elem_ty_acc: object, sign_a: bool = False,
+        sign_b: bool = False, clamp: bool = False, mod_c: int = 0,
+    ) -> Attribute:  # fmt: skip
         """The IR type."""
         return wmma.Gfx1250WmmaType.make(
             m, n, k, element_of(elem_ty_a), element_of(elem_ty_b), element_of(elem_ty_acc), sign_a, sign_b, clamp, mod_c
@@ -319,19 +274,9 @@ class MmaOpGFX1250_WMMAScaleType(Stands, of=scaled.WmmaScaleType):
     @staticmethod
     @anywhere
     def get(
-        m: int,
-        n: int,
-        k: int,
-        elem_ty_a: object,
-        elem_ty_b: object,
-        elem_ty_acc: object,
-        opsel_a: int = 0,
-        opsel_b: int = 0,
-        mod_c: int = 0,
-        reuse_a: bool = False,
-        reuse_b: bool = False,
-        block_size: int = 32,
-    ) -> Attribute:
+        m: int, n: int, k: int, elem_ty_a: object, elem_ty_b: object, elem_ty_acc: object, opsel_a: int = 0,
+        opsel_b: int = 0, mod_c: int = 0, reuse_a: bool = False, reuse_b: bool = False, block_size: int = 32,
+    ) -> Attribute:  # fmt: skip
         """The IR type."""
         return scaled.WmmaScaleType.make(
             m,
@@ -350,19 +295,9 @@ class MmaOpGFX1250_WMMAScaleType(Stands, of=scaled.WmmaScaleType):
 
 
 __all__ = [
-    "CopyOpCDNA3BufferAtomicType",
-    "CopyOpCDNA3BufferCopyLDSType",
-    "CopyOpCDNA3BufferCopyType",
-    "CopyOpCDNA4BufferLoadAsyncLDSType",
-    "CopyOpCDNA4GlobalLoadAsyncLDSType",
-    "CopyOpCDNA4LdsReadTransposeType",
-    "CopyOpCDNA5TensorLoadType",
-    "CopyOpCDNA5TensorStoreType",
-    "CopyOpGFX1250TDMType",
-    "MmaOpCDNA3_MFMAType",
-    "MmaOpCDNA4_MFMAScaleType",
-    "MmaOpGFX11_WMMAType",
-    "MmaOpGFX120X_WMMAType",
-    "MmaOpGFX1250_WMMAScaleType",
+    "CopyOpCDNA3BufferAtomicType", "CopyOpCDNA3BufferCopyLDSType", "CopyOpCDNA3BufferCopyType",
+    "CopyOpCDNA4BufferLoadAsyncLDSType", "CopyOpCDNA4GlobalLoadAsyncLDSType", "CopyOpCDNA4LdsReadTransposeType",
+    "CopyOpCDNA5TensorLoadType", "CopyOpCDNA5TensorStoreType", "CopyOpGFX1250TDMType", "MmaOpCDNA3_MFMAType",
+    "MmaOpCDNA4_MFMAScaleType", "MmaOpGFX11_WMMAType", "MmaOpGFX120X_WMMAType", "MmaOpGFX1250_WMMAScaleType",
     "MmaOpGFX1250_WMMAType",
-]
+]  # fmt: skip

@@ -98,16 +98,9 @@ def _as_the_hardware_reads(made: MfmaType) -> MfmaType:
 
 @also_called(ab="elem_ty_ab", acc="elem_ty_acc")
 def WMMA(
-    m: int,
-    n: int,
-    k: int,
-    elem_ty_ab: InputTypes,
-    elem_ty_acc: ElementLike | None = None,
-    *,
-    sign_a: bool = False,
-    sign_b: bool = False,
-    clamp: bool = False,
-) -> AtomOp:
+    m: int, n: int, k: int, elem_ty_ab: InputTypes, elem_ty_acc: ElementLike | None = None, *, sign_a: bool = False,
+    sign_b: bool = False, clamp: bool = False,
+) -> AtomOp:  # fmt: skip
     """The matrix instruction of RDNA and gfx1250, by the architecture being compiled for.
 
     Integers are unsigned unless `sign_a` or `sign_b`; `clamp` saturates their i32 result.
@@ -310,22 +303,7 @@ def BufferAtomicPkAdd(val_type: ElementLike) -> AtomOp:
 
 
 __all__ = [
-    "MFMA",
-    "WMMA",
-    "BufferAtomic",
-    "BufferAtomicAdd",
-    "BufferAtomicMax",
-    "BufferAtomicMin",
-    "BufferAtomicPkAdd",
-    "BufferCopy",
-    "BufferCopy128b",
-    "BufferCopy16b",
-    "BufferCopy32b",
-    "BufferCopy64b",
-    "BufferCopy8b",
-    "BufferCopyLDS",
-    "BufferCopyLDS128b",
-    "BufferCopyLDS32b",
-    "BufferCopyLDS64b",
-    "SyncScope",
-]
+    "MFMA", "WMMA", "BufferAtomic", "BufferAtomicAdd", "BufferAtomicMax", "BufferAtomicMin", "BufferAtomicPkAdd",
+    "BufferCopy", "BufferCopy128b", "BufferCopy16b", "BufferCopy32b", "BufferCopy64b", "BufferCopy8b", "BufferCopyLDS",
+    "BufferCopyLDS128b", "BufferCopyLDS32b", "BufferCopyLDS64b", "SyncScope",
+]  # fmt: skip

@@ -11,16 +11,10 @@ from ..aliases import also_called
 from ..numeric import Int64, as_numeric
 from ..tensor import Pointer, Tensor, get_iter, make_view
 from ..tensors.layout_functions import cosize
-from .target import usual_gfx
+from .target import emitter, usual_gfx
 
 if TYPE_CHECKING:
     from ..annotations import Attribute, IntLike, SSAValue
-
-
-def _emit():
-    from . import emit
-
-    return emit
 
 
 class _BufferDesc:
@@ -70,7 +64,7 @@ def make_buffer_ptr(ptr: Pointer, num_records_bytes: IntLike | None = None) -> P
     arch = usual_gfx("make_buffer_ptr")
     bounded = num_records_bytes is not None
     size = Int64(as_numeric(num_records_bytes)) if bounded else Int64(UNBOUNDED)
-    return _emit().buffer_pointer(ptr, size, descriptor_flags(arch, bounded=bounded))
+    return emitter().buffer_pointer(ptr, size, descriptor_flags(arch, bounded=bounded))
 
 
 @also_called(t="tensor")
@@ -119,7 +113,4 @@ def get_buffer_rsrc(ptr: Pointer | Tensor) -> SSAValue:
         ptr = get_iter(ptr)
     if not isinstance(ptr, Pointer) or ptr.address_space != BufferDesc:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLValueError(f"get_buffer_rsrc needs a buffer pointer, as make_buffer_ptr gives it, got {ptr!r}")
-    return _emit().descriptor(ptr)
-
-
-__all__ = ["BufferDesc", "get_buffer_rsrc", "make_buffer_ptr", "make_buffer_tensor"]
+    return emitter().descriptor(ptr)

@@ -16,16 +16,6 @@ from .atoms import (
 from .utils import s_waitcnt
 
 __all__ = [
-    "MFMA",
-    "BufferAtomic",
-    "BufferCopy",
-    "BufferCopy128b",
-    "BufferCopy16b",
-    "BufferCopy32b",
-    "BufferCopy64b",
-    "BufferCopy8b",
-    "BufferCopyLDS",
-    "BufferCopyLDS128b",
-    "BufferCopyLDS32b",
-    "s_waitcnt",
-]
+    "MFMA", "BufferAtomic", "BufferCopy", "BufferCopy128b", "BufferCopy16b", "BufferCopy32b", "BufferCopy64b",
+    "BufferCopy8b", "BufferCopyLDS", "BufferCopyLDS128b", "BufferCopyLDS32b", "s_waitcnt",
+]  # fmt: skip

@@ -16,16 +16,9 @@ if TYPE_CHECKING:
 
 @also_called(a="elem_ty_a", b="elem_ty_b", acc="elem_ty_acc")
 def MFMA_Scale(
-    m: int,
-    n: int,
-    k: int,
-    elem_ty_a: ElementLike,
-    elem_ty_b: ElementLike | None = None,
-    elem_ty_acc: ElementLike | None = None,
-    *,
-    opsel_a: int = 0,
-    opsel_b: int = 0,
-) -> AtomOp:
+    m: int, n: int, k: int, elem_ty_a: ElementLike, elem_ty_b: ElementLike | None = None,
+    elem_ty_acc: ElementLike | None = None, *, opsel_a: int = 0, opsel_b: int = 0,
+) -> AtomOp:  # fmt: skip
     """The block-scaled matrix instruction, 16x16x128 or 32x32x64 on 8-, 6- and 4-bit floats.
 
     State: `scale_a` and `scale_b`, four E8M0 bytes each, of which `opsel` picks one. 0x7F7F7F7F is one.
@@ -186,20 +179,8 @@ def GlobalLoadAsyncLDS128b() -> AtomOp:
 
 
 __all__ = [
-    "BufferLoadAsyncLDS",
-    "BufferLoadAsyncLDS128b",
-    "BufferLoadAsyncLDS32b",
-    "BufferLoadAsyncLDS96b",
-    "GlobalLoadAsyncLDS",
-    "GlobalLoadAsyncLDS128b",
-    "GlobalLoadAsyncLDS32b",
-    "GlobalLoadAsyncLDS96b",
-    "LDSReadTrans",
-    "LDSReadTrans16_64b",
-    "LDSReadTrans4_64b",
-    "LDSReadTrans6_96b",
-    "LDSReadTrans8_64b",
-    "MFMAScale",
-    "MFMA_Scale",
+    "BufferLoadAsyncLDS", "BufferLoadAsyncLDS128b", "BufferLoadAsyncLDS32b", "BufferLoadAsyncLDS96b",
+    "GlobalLoadAsyncLDS", "GlobalLoadAsyncLDS128b", "GlobalLoadAsyncLDS32b", "GlobalLoadAsyncLDS96b", "LDSReadTrans",
+    "LDSReadTrans16_64b", "LDSReadTrans4_64b", "LDSReadTrans6_96b", "LDSReadTrans8_64b", "MFMAScale", "MFMA_Scale",
     "cvt_sr_f32_to_bf16",
-]
+]  # fmt: skip

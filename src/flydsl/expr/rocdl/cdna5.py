@@ -21,20 +21,10 @@ if TYPE_CHECKING:
 
 @also_called(a="elem_ty_a", b="elem_ty_b", acc="elem_ty_acc")
 def WMMAScale(
-    m: int,
-    n: int,
-    k: int,
-    elem_ty_a: ElementLike,
-    elem_ty_b: ElementLike | None = None,
-    elem_ty_acc: ElementLike | None = None,
-    *,
-    opsel_a: int = 0,
-    opsel_b: int = 0,
-    mod_c: int = 0,
-    reuse_a: bool = False,
-    reuse_b: bool = False,
-    block_size: int = 32,
-) -> AtomOp:
+    m: int, n: int, k: int, elem_ty_a: ElementLike, elem_ty_b: ElementLike | None = None,
+    elem_ty_acc: ElementLike | None = None, *, opsel_a: int = 0, opsel_b: int = 0, mod_c: int = 0,
+    reuse_a: bool = False, reuse_b: bool = False, block_size: int = 32,
+) -> AtomOp:  # fmt: skip
     """The block-scaled matrix instruction, 16x16x128 or (4-bit floats) 32x16x128; state `scale_a`, `scale_b`.
 
     >>> def example():
@@ -121,12 +111,4 @@ def _leaves(x: object) -> list[IntLike]:
     return list(cast("Sequence[IntLike]", found)) if isinstance(found, (tuple, list)) else [cast("IntLike", found)]
 
 
-__all__ = [
-    "TDM",
-    "TensorLoad",
-    "TensorStore",
-    "WMMAScale",
-    "make_tdm_atom",
-    "make_tiled_tdm_atom",
-    "tdm_partition",
-]
+__all__ = ["TDM", "TensorLoad", "TensorStore", "WMMAScale", "make_tdm_atom", "make_tiled_tdm_atom", "tdm_partition"]

@@ -173,18 +173,7 @@ def cluster_barrier() -> None:
 
 
 __all__ = [
-    "CLUSTER_BARRIER_ID",
-    "CLUSTER_WAIT_ALL",
-    "cluster_barrier",
-    "cluster_signal_once_per_wg",
-    "cluster_wait",
-    "cluster_workgroup_id_x",
-    "cluster_workgroup_id_y",
-    "cluster_workgroup_id_z",
-    "compute_cluster_position",
-    "is_wave_leader",
-    "barrier",
-    "cluster_id",
-    "flat_workgroup_id",
-    "workgroup_id",
-]
+    "CLUSTER_BARRIER_ID", "CLUSTER_WAIT_ALL", "cluster_barrier", "cluster_signal_once_per_wg", "cluster_wait",
+    "cluster_workgroup_id_x", "cluster_workgroup_id_y", "cluster_workgroup_id_z", "compute_cluster_position",
+    "is_wave_leader", "barrier", "cluster_id", "flat_workgroup_id", "workgroup_id",
+]  # fmt: skip

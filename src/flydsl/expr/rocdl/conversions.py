@@ -144,13 +144,3 @@ def cvt_scalef32_pk_fp4_f32(
     shift = 8 * dst_sel_index
     kept = Uint32(as_numeric(old_vdst)) & (0xFFFFFFFF ^ (0xFF << shift))
     return Int32(kept | (byte << shift))
-
-
-__all__ = [
-    "cvt_off_f32_i4",
-    "cvt_pk_bf16_f32",
-    "cvt_scalef32_pk_bf16_fp4",
-    "cvt_scalef32_pk_f32_fp4",
-    "cvt_scalef32_pk_fp4_f32",
-    "cvt_sr_f32_to_bf16",
-]

@@ -17,17 +17,11 @@ from ..aliases import also_called
 from ..assembly import note_raw_text
 from ..numeric import Boolean, Float16, Float32, Int32, Numeric, as_dsl_value, as_numeric
 from ..vector import Vector
-from .target import amd_target, ir_type, need
+from .target import amd_target, emitter, ir_type, need
 
 if TYPE_CHECKING:
     from ..annotations import ElementLike, IntLike, MadeT, ResultType, ScalarLike, SSAValue, ValueLike
     from ..tensor import Tensor
-
-
-def _emit():
-    from . import emit
-
-    return emit
 
 
 def _value(x: ValueLike) -> SSAValue:
@@ -58,21 +52,21 @@ def intrinsic(name: str, ty: ElementLike | None, operands: Sequence[ValueLike]) 
     amd_target(f"fx.rocdl.intrinsic({name!r})")
     result = None if ty is None else ir_type(ty)
     note_raw_text()
-    made = _emit().intrinsic(f"llvm.amdgcn.{name}", result, [_value(x) for x in operands])
+    made = emitter().intrinsic(f"llvm.amdgcn.{name}", result, [_value(x) for x in operands])
     return None if made is None else as_dsl_value(made)
 
 
 def call(name: str, ty: ElementLike, *operands: SSAValue) -> Any:
     """`llvm.amdgcn.<name>`, which the targets of the caller are known to have."""
     amd_target(f"llvm.amdgcn.{name}")
-    made = _emit().intrinsic(f"llvm.amdgcn.{name}", ir_type(ty), list(operands))
+    made = emitter().intrinsic(f"llvm.amdgcn.{name}", ir_type(ty), list(operands))
     return as_dsl_value(made, ty if isinstance(ty, type) else None)
 
 
 def _const(value: int, width: int = 32) -> SSAValue:
     from xdsl.dialects.builtin import IntegerType
 
-    return _emit().constant(value, IntegerType(width))
+    return emitter().constant(value, IntegerType(width))
 
 
 def _wave() -> int:
@@ -276,7 +270,7 @@ def _emit_swap(rows: int, ty: ElementLike, vdst: ScalarLike, vsrc: ScalarLike, f
 
     pair = llvm.StructType((False, (i32, i32)))
     operands = [_as_word(vdst).ir_value(), _as_word(vsrc).ir_value(), _const(int(fi), 1), _const(int(bc), 1)]
-    made = _emit().intrinsic(f"llvm.amdgcn.permlane{rows}.swap", pair, operands)
+    made = emitter().intrinsic(f"llvm.amdgcn.permlane{rows}.swap", pair, operands)
     parts = [current().pure(llvm.ExtractValueOp, (made,), i32, {"position": i64_list((i,))}) for i in range(2)]
     return _from_word(Int32(parts[0]), ty), _from_word(Int32(parts[1]), ty)
 
@@ -537,34 +531,3 @@ def bits_as(value: ValueLike, cls: type[Numeric], count: int) -> Vector:
         v = Vector.from_elements([v], v.dtype)
     v = v if v.dtype is cls else v.bitcast(cls)
     return v if v.numel == count else v.reshape(v.numel).shuffle(v, list(range(count)))
-
-
-__all__ = [
-    "ballot",
-    "by_name",
-    "call",
-    "cvt_f32_bf8",
-    "cvt_f32_fp8",
-    "cvt_pk_bf8_f32",
-    "cvt_pk_f32_bf8",
-    "cvt_pk_f32_fp8",
-    "cvt_pk_fp8_f32",
-    "cvt_pkrtz",
-    "ds_bpermute",
-    "ds_permute",
-    "ds_swizzle",
-    "exp2",
-    "fmed3",
-    "intrinsic",
-    "log2",
-    "mov_dpp",
-    "perm_b32",
-    "permlane16_swap",
-    "permlane32_swap",
-    "rcp",
-    "readfirstlane",
-    "readlane",
-    "rsq",
-    "update_dpp",
-    "wave_id",
-]

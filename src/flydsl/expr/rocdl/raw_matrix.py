@@ -140,21 +140,10 @@ def wmma_scale_f32_16x16x128_f8f6f4(
 
 
 def wmma_scale_f32_32x16x128_f4(
-    result_type: ElementLike,
-    a: ValueLike,
-    b: ValueLike,
-    c: ValueLike,
-    scaleA: ValueLike,
-    scaleB: ValueLike,
-    *,
-    modC: int = 0,
-    scaleAType: int = 0,
-    fmtScaleA: int = 0,
-    scaleBType: int = 0,
-    fmtScaleB: int = 0,
-    reuseA: bool = False,
-    reuseB: bool = False,
-) -> Vector:
+    result_type: ElementLike, a: ValueLike, b: ValueLike, c: ValueLike, scaleA: ValueLike, scaleB: ValueLike, *,
+    modC: int = 0, scaleAType: int = 0, fmtScaleA: int = 0, scaleBType: int = 0, fmtScaleB: int = 0,
+    reuseA: bool = False, reuseB: bool = False,
+) -> Vector:  # fmt: skip
     """The same of 4-bit floats, 32 rows at once.
 
     >>> def example():
@@ -170,12 +159,3 @@ def wmma_scale_f32_32x16x128_f4(
         "fmtScaleB": fmtScaleB, "reuseA": reuseA, "reuseB": reuseB,
     }  # fmt: skip
     return _wmma("wmma_scale_f32_32x16x128_f4", result_type, [a, b, c, scaleA, scaleB], options)
-
-
-__all__ = [
-    "wmma_f32_16x16x128_fp8_fp8",
-    "wmma_scale_f32_16x16x128_f8f6f4",
-    "wmma_scale_f32_32x16x128_f4",
-    "mfma_scale_f32_16x16x128_f8f6f4",
-    "mfma_scale_f32_32x32x64_f8f6f4",
-]

@@ -20,23 +20,17 @@ from ..vector import Vector, VectorAlias
 from .atoms import BufferAtomic, BufferAtomicPkAdd, BufferCopyLDS
 from .buffers import BufferDesc
 from .cdna4 import LDSReadTrans
-from .target import ir_type, need
+from .target import emitter, ir_type, need
 
 if TYPE_CHECKING:
     from ..annotations import ElementLike, IntLike, SSAValue, Value, ValueLike
-
-
-def _emit():
-    from . import emit
-
-    return emit
 
 
 def resource(rsrc: object) -> Pointer:
     """The byte pointer into buffer memory that a resource stands for."""
     found = get_iter(rsrc) if isinstance(rsrc, Tensor) else rsrc
     if is_ir_value(found):
-        made = _emit().pointer_behind(found)
+        made = emitter().pointer_behind(found)
         found = found if made is None else made
     if not isinstance(found, Pointer) or found.address_space != BufferDesc:
         raise DSLTypeError(
@@ -48,7 +42,7 @@ def resource(rsrc: object) -> Pointer:
 
 def _tracked(rsrc: object) -> Pointer | None:
     """The pointer behind a resource; None for a descriptor that something else made."""
-    if is_ir_value(rsrc) and _emit().pointer_behind(rsrc) is None and _emit().is_descriptor(rsrc):
+    if is_ir_value(rsrc) and emitter().pointer_behind(rsrc) is None and emitter().is_descriptor(rsrc):
         return None
     return resource(rsrc)
 
@@ -56,7 +50,7 @@ def _tracked(rsrc: object) -> Pointer | None:
 def _descriptor(rsrc: object) -> SSAValue:
     """The raw descriptor of a resource."""
     pointer = _tracked(rsrc)
-    return cast("SSAValue", rsrc) if pointer is None else _emit().descriptor(pointer)
+    return cast("SSAValue", rsrc) if pointer is None else emitter().descriptor(pointer)
 
 
 def _bytes(x: IntLike) -> Int32:
@@ -67,7 +61,7 @@ def _number(what: str, x: object) -> int:
     """A number that is part of the instruction: an int, a constant of the IR or an integer attribute."""
     if x is None:
         return 0
-    found = _emit().constant_behind(x)
+    found = emitter().constant_behind(x)
     if found is None:
         raise DSLTypeError(f"{what} is part of the instruction and must be known while tracing, got {x!r}")
     return found
@@ -104,8 +98,8 @@ def raw_ptr_buffer_load(
     policy, pointer = _number("aux", aux), _tracked(rsrc)
     if pointer is None:
         operands = _descriptor(rsrc), _bytes(offset).ir_value(), _bytes(soffset).ir_value(), Int32(policy).ir_value()
-        return target(_emit().raw_buffer("load", target.ir_type, target.ir_type, operands))
-    return target(_emit().buffer_load(pointer + _bytes(offset), target.ir_type, _bytes(soffset).ir_value(), policy))
+        return target(emitter().raw_buffer("load", target.ir_type, target.ir_type, operands))
+    return target(emitter().buffer_load(pointer + _bytes(offset), target.ir_type, _bytes(soffset).ir_value(), policy))
 
 
 def raw_ptr_buffer_store(
@@ -123,9 +117,9 @@ def raw_ptr_buffer_store(
     value, policy, pointer = as_dsl_value(vdata).ir_value(), _number("aux", aux), _tracked(rsrc)
     if pointer is None:
         places = _bytes(offset).ir_value(), _bytes(soffset).ir_value(), Int32(policy).ir_value()
-        _emit().raw_buffer("store", None, value.type, [value, _descriptor(rsrc), *places])
+        emitter().raw_buffer("store", None, value.type, [value, _descriptor(rsrc), *places])
         return
-    _emit().buffer_store(value, pointer + _bytes(offset), _bytes(soffset).ir_value(), policy)
+    emitter().buffer_store(value, pointer + _bytes(offset), _bytes(soffset).ir_value(), policy)
 
 
 def _atomic(op: AtomicOp, vdata: ValueLike, rsrc: object, offset: IntLike, soffset: IntLike, aux: object) -> None:
@@ -133,7 +127,7 @@ def _atomic(op: AtomicOp, vdata: ValueLike, rsrc: object, offset: IntLike, soffs
     if pointer is None or policy:
         places = _bytes(offset).ir_value(), _bytes(soffset).ir_value(), Int32(policy).ir_value()
         made, name = value.ir_value(), {AtomicOp.Add: "fadd", AtomicOp.Max: "fmax"}[op]
-        _emit().raw_buffer(f"atomic.{name}", made.type, made.type, [made, _descriptor(rsrc), *places])
+        emitter().raw_buffer(f"atomic.{name}", made.type, made.type, [made, _descriptor(rsrc), *places])
         return
     cls = value.dtype
     place = recast_iter(cls, pointer + (_bytes(offset) + _bytes(soffset)))
@@ -203,19 +197,19 @@ def raw_ptr_buffer_load_lds(
     """
     _only("raw_ptr_buffer_load_lds", kw)
     nbytes, policy, pointer = _number("size", size), _number("aux", aux), _tracked(rsrc)
-    known = _emit().constant_behind(offset)
+    known = emitter().constant_behind(offset)
     if pointer is None or policy:
         immediate = Int32(_number("offset", offset)).ir_value()
         numbers = Int32(nbytes).ir_value(), _bytes(voffset).ir_value(), _bytes(soffset).ir_value()
-        place = _emit().shared_address(lds_ptr)
+        place = emitter().shared_address(lds_ptr)
         if place is None:
             raise DSLTypeError(f"expected a pointer into shared memory, got {lds_ptr!r}")
         operands = _descriptor(rsrc), place, *numbers, immediate, Int32(policy).ir_value()
-        _emit().intrinsic("llvm.amdgcn.raw.ptr.buffer.load.lds", None, list(operands))
+        emitter().intrinsic("llvm.amdgcn.raw.ptr.buffer.load.lds", None, list(operands))
         return
     shared = get_iter(lds_ptr) if isinstance(lds_ptr, Tensor) else lds_ptr
     if is_ir_value(shared):
-        shared = _emit().shared_pointer(shared)
+        shared = emitter().shared_pointer(shared)
     if not isinstance(shared, Pointer) or shared.address_space is not AddressSpace.Shared:
         raise DSLTypeError(f"expected a pointer into shared memory, got {lds_ptr!r}")
     inside = _bytes(offset if known is None else known)
@@ -267,13 +261,13 @@ def cluster_load_async_to_lds(
     if size_bytes not in (1, 4, 8, 16):
         raise DSLValueError(f"cluster_load_async_to_lds copies 1, 4, 8 or 16 bytes a lane, got {size_bytes}")
     source = get_iter(global_ptr) if isinstance(global_ptr, Tensor) else global_ptr
-    place = _emit().shared_address(lds_ptr)
+    place = emitter().shared_address(lds_ptr)
     if place is None:
         raise DSLTypeError(f"expected a pointer into shared memory, got {lds_ptr!r}")
     at = to_llvm_ptr(source) if isinstance(source, Pointer) else cast("SSAValue", source)
     numbers = [Int32(as_numeric(n)).ir_value() for n in (offset, cpol, mask)]
     name = f"llvm.amdgcn.cluster.load.async.to.lds.b{8 * size_bytes}"
-    _emit().intrinsic(name, None, [at, place, *numbers])
+    emitter().intrinsic(name, None, [at, place, *numbers])
 
 
 def s_buffer_load(ptr: object, offset: IntLike, *, count: int = 1, cache_modifier: int = 0) -> Value:
@@ -286,7 +280,7 @@ def s_buffer_load(ptr: object, offset: IntLike, *, count: int = 1, cache_modifie
     """
     target = Int32 if count == 1 else VectorAlias(Int32, count)
     place = resource(ptr) + _bytes(offset)
-    return target(_emit().buffer_load(place, target.ir_type, Int32(0).ir_value(), int(cache_modifier), True))
+    return target(emitter().buffer_load(place, target.ir_type, Int32(0).ir_value(), int(cache_modifier), True))
 
 
 def lds_transpose_load(
@@ -310,17 +304,3 @@ def lds_transpose_load(
     atom = make_copy_atom(LDSReadTrans(cls.width, cls.width * count), cls)
     copy_atom_call(atom, make_view(place, make_layout(count, 1)), got)
     return got.load()
-
-
-__all__ = [
-    "buffer_load_to_lds",
-    "cluster_load_async_to_lds",
-    "lds_transpose_load",
-    "raw_ptr_buffer_atomic_fadd",
-    "raw_ptr_buffer_atomic_fmax",
-    "raw_ptr_buffer_load",
-    "raw_ptr_buffer_load_lds",
-    "raw_ptr_buffer_store",
-    "resource",
-    "s_buffer_load",
-]

@@ -350,31 +350,3 @@ def wait_asyncmark(count: int = 0) -> None:
         _call("wait.asyncmark", (count, "i16"))
     else:
         s_waitcnt(vmcnt=0)
-
-
-__all__ = [
-    "disable_xdl_arb_stall",
-    "asyncmark",
-    "encode_waitcnt",
-    "iglp_opt",
-    "s_barrier",
-    "s_barrier_signal",
-    "s_barrier_wait",
-    "s_nop",
-    "s_setprio",
-    "s_sleep",
-    "s_wait_asynccnt",
-    "s_wait_dscnt",
-    "s_wait_kmcnt",
-    "s_wait_loadcnt",
-    "s_wait_storecnt",
-    "s_wait_tensorcnt",
-    "s_waitcnt",
-    "sched_barrier",
-    "sched_dsrd",
-    "sched_dswr",
-    "sched_group_barrier",
-    "sched_mfma",
-    "sched_vmem",
-    "wait_asyncmark",
-]

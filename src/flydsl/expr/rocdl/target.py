@@ -12,6 +12,13 @@ if TYPE_CHECKING:
     from ..annotations import Attribute, ElementLike
 
 
+def emitter():
+    """The module that emits the ops of this package, loaded when something is traced."""
+    from . import emit
+
+    return emit
+
+
 def amd_target(what: str) -> GPUTarget:
     """The target, which must be an AMD GPU or the cpu stack."""
     target = trace_target()

@@ -279,14 +279,9 @@ def tensor_load_to_lds(
 
 
 def tensor_store_from_lds(
-    dgroup0: Vector | SSAValue,
-    dgroup1: Vector | SSAValue,
-    dgroup2: Vector | SSAValue,
-    dgroup3: Vector | SSAValue,
-    dgroup4: Vector | SSAValue | None = None,
-    cache_policy: int | None = None,
-    **kw: object,
-) -> None:
+    dgroup0: Vector | SSAValue, dgroup1: Vector | SSAValue, dgroup2: Vector | SSAValue, dgroup3: Vector | SSAValue,
+    dgroup4: Vector | SSAValue | None = None, cache_policy: int | None = None, **kw: object,
+) -> None:  # fmt: skip
     """The instruction from shared to global memory; see `tensor_load_to_lds`.
 
     >>> def move():

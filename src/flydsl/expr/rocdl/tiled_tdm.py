@@ -179,6 +179,3 @@ def _traversal(tile: L.Layout) -> L.Layout:
         step *= extent
     order = sorted(range(len(shape)), key=lambda i: stride[i])
     return L.Layout(tuple(shape[i] for i in order), tuple(steps[i] for i in order))
-
-
-__all__ = ["TensorLoad", "TensorStore", "make_tiled_tdm_atom", "tdm_partition"]

@@ -9,12 +9,7 @@ from .raw_memory import s_buffer_load
 from .schedule import asyncmark, s_waitcnt, wait_asyncmark
 
 __all__ = [
-    "asyncmark",
-    "get_buffer_rsrc",
-    "make_buffer_ptr",
-    "make_buffer_tensor",
-    "s_buffer_load",
-    "s_waitcnt",
+    "asyncmark", "get_buffer_rsrc", "make_buffer_ptr", "make_buffer_tensor", "s_buffer_load", "s_waitcnt",
     "wait_asyncmark",
-]
+]  # fmt: skip
 __all__ += atoms.__all__

@@ -43,11 +43,6 @@ def s_waitcnt(vmcnt: int | None = None, lgkmcnt: int | None = None, expcnt: int 
 
 
 __all__ = [
-    "mask_dsrd",
-    "mask_dswr",
-    "mask_mfma",
-    "mask_vmem_rd",
-    "normalize_s_waitcnt_field",
-    "require_lds_dma_support",
+    "mask_dsrd", "mask_dswr", "mask_mfma", "mask_vmem_rd", "normalize_s_waitcnt_field", "require_lds_dma_support",
     "s_waitcnt",
-]
+]  # fmt: skip

@@ -89,6 +89,3 @@ def _is_beyond(size: float, fmt: FloatFormat) -> bool:
     """Whether a number is farther above the largest than rounding takes it down: more than half a step."""
     step = 2.0 ** (math.frexp(fmt.max)[1] - 1 - fmt.mantissa_bits)
     return size - fmt.max > step / 2
-
-
-__all__ = ["constant"]

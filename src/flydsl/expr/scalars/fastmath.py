@@ -154,6 +154,3 @@ def flags_attr(explicit: FastMathLike = None) -> Attribute | None:
     from ..emit.scalar_types import fastmath_attr
 
     return fastmath_attr(found)
-
-
-__all__ = ["FastMathFlags", "effective", "fastmath", "flags_attr", "parse_flags", "set_default"]

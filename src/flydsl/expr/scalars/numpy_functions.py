@@ -85,6 +85,3 @@ def _counterpart(name: str) -> Callable[..., object] | None:
     module, _, inner = FUNCTIONS.get(name, f"math.{name}").partition(".")
     loaded = import_module(f"flydsl.expr.{module}")
     return cast("Callable[..., object]", getattr(loaded, inner)) if inner in loaded.__all__ else None
-
-
-__all__ = ["apply_ufunc"]

@@ -103,5 +103,3 @@ _define()
 
 ScalarOperators = VectorOperators = Operators
 """What scalars and vectors derive from; to a type checker their operators differ."""
-
-__all__ = ["Operators", "ScalarOperators", "VectorOperators"]

@@ -100,7 +100,7 @@ def convert(
             continue
         to_type = target.ir_type
         if lanes:
-            from ..emit.scalar_types import vector_type
+            from ...ir.types import vector_type
 
             to_type = vector_type(to_type, lanes)
         flags = flags_attr() if name in ("extf", "truncf") else None

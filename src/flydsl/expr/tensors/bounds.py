@@ -54,6 +54,3 @@ def _outside(coord: L.IntTuple, shape: L.IntTuple) -> tuple[int, int] | None:
             if found is not None:
                 return found
     return None
-
-
-__all__ = ["check_coordinate"]

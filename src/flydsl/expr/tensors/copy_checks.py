@@ -153,6 +153,3 @@ def _lost_alignment(value: SSAValue, need: int) -> str | None:
             by = cast("L.IntTuple", getattr(operands[-1].type, "data", None))
             return None if any(True for _ in L.dynamic_leaves(by)) else L.format_int_tuple(by)
         value = operands[0]
-
-
-__all__ = ["check_call"]

@@ -107,5 +107,3 @@ def _define() -> None:
 
 
 _define()
-
-__all__ = ["LeafNumber", "scalar_of"]

@@ -33,6 +33,3 @@ def check_lanes(count: int) -> None:
         raise DSLValueError(
             f"a vector of {count} elements is too long, at most {LANES} are taken; work on parts of it in a loop"
         )
-
-
-__all__ = ["LANES", "LOCAL_BYTES", "check_lanes", "check_registers"]

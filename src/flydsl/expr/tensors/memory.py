@@ -151,17 +151,3 @@ def assume(result_type: object = None, dst: object = None, src: object = None) -
     fx.assume is not supported; promise alignment and divisibility in the host adapters
     """
     raise NotImplementedError("fx.assume is not supported; promise alignment and divisibility in the host adapters")
-
-
-__all__ = [
-    "apply_swizzle",
-    "assume",
-    "get",
-    "inttoptr",
-    "is_generic_address_space",
-    "is_target_address_space",
-    "make_ptr",
-    "memref_alloca",
-    "ptrtoint",
-    "to_llvm_ptr",
-]

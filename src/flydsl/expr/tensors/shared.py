@@ -83,6 +83,3 @@ class SharedAllocator(Arena):
             parts = {f.name: self._scatter(f.type) for f in inner.__fields__ if not f.is_constexpr}
             return Storage[type_](None, parts)
         return Storage[type_](current_ir().shared_pointer(dsl_size_of(type_), align or dsl_align_of(type_)))
-
-
-__all__ = ["SharedAllocator"]

@@ -149,13 +149,3 @@ def get_op_result_or_value(op_or_val: object) -> object:
 def get_index_value(op_or_val: object) -> Index:
     """An index as a value of the language: of a number, an operation or a value."""
     return Index(as_numeric(get_op_result_or_value(op_or_val)))
-
-
-__all__ = [
-    "SmemAllocator",
-    "SmemPtr",
-    "get_index_value",
-    "get_mlir_type_align",
-    "get_mlir_type_size",
-    "get_op_result_or_value",
-]

@@ -405,6 +405,3 @@ class Arena:
     def place(self, type_: object, offset: int, align: int) -> Storage:
         """The reference to a place at an offset."""
         return Storage[type_](lambda: byte_pointer(self.base_ptr) + offset)
-
-
-__all__ = ["Arena", "Array", "Storage"]

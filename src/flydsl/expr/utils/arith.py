@@ -102,29 +102,7 @@ def int_to_int(src: ValueLike, dst_type: ElementLike, *, signed: bool | None = N
 
 
 __all__ = [
-    "ArithValue",
-    "andi",
-    "arith_const",
-    "constant",
-    "constant_vector",
-    "current_fastmath",
-    "element_type",
-    "fastmath",
-    "fp_to_fp",
-    "fp_to_int",
-    "index",
-    "index_cast",
-    "int_to_fp",
-    "int_to_int",
-    "is_float_type",
-    "is_integer_like_type",
-    "is_narrow_float_type",
-    "recast_type",
-    "resolve_fastmath",
-    "select",
-    "shli",
-    "sitofp",
-    "trunc_f",
-    "unwrap",
-    "xori",
-]
+    "ArithValue", "andi", "arith_const", "constant", "constant_vector", "current_fastmath", "element_type", "fastmath",
+    "fp_to_fp", "fp_to_int", "index", "index_cast", "int_to_fp", "int_to_int", "is_float_type", "is_integer_like_type",
+    "is_narrow_float_type", "recast_type", "resolve_fastmath", "select", "shli", "sitofp", "trunc_f", "unwrap", "xori",
+]  # fmt: skip

@@ -175,6 +175,3 @@ def _other_row(word: Int32, order: tuple[int, int] = _ORDER) -> Int32:
     low, high = (Int32(n).ir_value() for n in order)
     no, yes = (Boolean(flag).ir_value() for flag in (False, True))
     return instructions.call("permlanex16.i32", Int32, word.ir_value(), word.ir_value(), low, high, no, yes)
-
-
-__all__ = ["inclusive_scan", "last_of_segment", "one_before", "warp_reduce"]

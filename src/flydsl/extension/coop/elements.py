@@ -172,9 +172,3 @@ def check_count(what: str, count: object, most: int) -> int | Int32 | None:
 def is_before(index: Int32, count: int | Int32) -> Boolean:
     """Whether an item is one of the first `count`."""
     return index < count
-
-
-__all__ = [
-    "Element", "ElementType", "IsLess", "as_element", "as_items", "check_count", "convert", "from_items", "is_before",
-    "is_element_type", "is_items", "leaves", "select", "shuffle", "type_of",
-]  # fmt: skip

@@ -107,8 +107,3 @@ def store_run(pointer: Pointer, at: Int32, items: Sequence[Element]) -> None:
     for first, length in pieces(len(items), pointer.dtype.width):
         part = cast("list[Numeric]", held[first : first + length])
         (pointer + (at + first)).store(Vector.from_elements(part, pointer.dtype))
-
-
-__all__ = [
-    "Indexable", "check_memory", "load_item", "load_run", "packed_pointer", "pieces", "store_item", "store_run",
-]  # fmt: skip

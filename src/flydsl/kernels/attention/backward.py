@@ -48,6 +48,7 @@ def attention_backward(
     themselves are not computed. Gradients have the types of what they are of. Sums are made in the same order every
     time, but for those of `q` on Hopper, where blocks add theirs as they come unless `deterministic` is asked for.
 
+    >>> from flydsl.kernels import attention
     >>> q = np.zeros((1, 1, 1, 8), "f4")
     >>> v = np.arange(16, dtype="f4").reshape(1, 2, 1, 8)
     >>> out, lse = attention(q, v, v, return_lse=True)

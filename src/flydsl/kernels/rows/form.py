@@ -31,6 +31,10 @@ SHARED_THREADS = 128
 MOST_BLOCKS = 8
 """Blocks of a cluster that every device has."""
 FEW_TURNS, SOME_TURNS, MANY_TURNS, MOST_TURNS = 2, 4, 6, 8
+MOST_NARROW = 10
+"""16-bit units that a thread has registers for as they are, where a multiprocessor has two blocks of 512."""
+KEPT_BYTES = 1024
+"""Shared memory of a block that the device keeps for itself; what barriers take is less."""
 LEAST_PARKED = 2
 """Units that wait where a block has all threads of a multiprocessor, of seven or eight."""
 NARROW_BYTES = 16
@@ -79,6 +83,10 @@ class Form(NamedTuple):
     """Sums of columns wait in shared memory from row to row, not in registers."""
     resident: int = 0
     """Blocks that a multiprocessor is to have registers for; 0: as many as it turns out."""
+    ring: int = 0
+    """Units of a thread that are on their way through shared memory, where blocks stay and go from row to row."""
+    stays: int = 0
+    """Blocks, or clusters of them, that share all rows, where they stay."""
 
     @property
     def block(self) -> int:
@@ -143,6 +151,65 @@ def form_of(
 def known_form(form: Form) -> Form:
     """The one form that is equal to this one."""
     return _known.setdefault(form, form)
+
+
+def two_blocks(form: Form, m: int, n: int, size: int, kind: str, memory: int) -> Form | None:
+    """Rows of more than half of a multiprocessor's registers, of which it has two all the same; None: as they are.
+
+    16-bit elements are kept as they are. Ragged rows want more registers for other things: smaller blocks. Of 32-bit
+    elements most wait in shared memory, of which a block can have `memory` bytes. `kind` is softmax, rms or layer.
+    """
+    if form.unit == 1:
+        return None
+    units = max(n // form.unit - bool(form.shifted), 1)
+    turns = {block: -(-units // block) for block in (MOST_THREADS // 2, MOST_THREADS)}
+    block, parked = 0, 0
+    if size == 2 and form.edges and MANY_TURNS < turns[512] <= MOST_NARROW and m >= PROCESSORS:
+        block = 512
+    elif size == 2 and not form.edges and kind != "softmax" and MANY_TURNS < turns[512] <= MOST_TURNS:
+        block = MOST_THREADS
+    elif size == 2 and not form.edges and kind != "rms" and MOST_TURNS < turns[512] <= MOST_NARROW and m >= PROCESSORS:
+        block = 512
+    elif size == 4 and not form.edges and kind != "softmax" and MANY_TURNS < turns[MOST_THREADS] <= MOST_TURNS:
+        block, parked = MOST_THREADS, turns[MOST_THREADS] - FEW_TURNS
+    if not block or 2 * parked * block * UNIT_BYTES > memory:
+        return None
+    return known_form(
+        form._replace(
+            team=block, rows=1, turns=turns[block], cluster=1, parked=parked, narrow=size == 2, constant=False,
+            streamed=False, resident=2,
+        )
+    )  # fmt: skip
+
+
+def in_a_ring(form: Form, m: int, n: int, size: int, kind: str, memory: int) -> Form | None:
+    """Rows of 16-bit elements that are too long for a block, or for its registers, in clusters that stay; None: others.
+
+    Two blocks of a cluster have all of a multiprocessor's memory each, of which they can have `memory` bytes. Eight
+    have half of it, and come in several times as many clusters as find a place: how many do differs among devices.
+    """
+    vectors = {"softmax": 0, "rms": 1, "layer": 2}[kind]
+    units, block = max(n // form.unit - bool(form.shifted), 1), MOST_THREADS // 2
+    # Beside longer rows L1 does not hold weight and bias; rows with edges find no registers for a block of all threads.
+    crowded = -(-units // block) > MOST_NARROW and (form.edges or vectors == 2)
+    if size != 2 or form.unit == 1 or not (form.cluster > 1 or not form.turns or crowded):
+        return None
+    for cluster, resident, waves, most in ((2, 1, 1, MOST_TURNS), (MOST_BLOCKS, 2, 4, SOME_TURNS)):
+        turns = -(-units // (cluster * block))
+        room = (memory + KEPT_BYTES) // resident - 2 * KEPT_BYTES - (cluster + 1) * block
+        ring = (room // UNIT_BYTES - vectors * turns * (block + bool(form.shifted))) // block
+        ring = 2 * turns if ring >= 2 * turns else min(ring, turns + 1)
+        resides = resident * PROCESSORS // cluster
+        fits = FEW_TURNS <= turns <= most and ring > turns and m >= 4 * resides
+        if not fits or (form.edges and cluster > 2):
+            continue
+        return known_form(
+            form._replace(
+                team=cluster * block, rows=1, turns=turns, cluster=cluster, parked=0, narrow=False, constant=False,
+                streamed=False, resident=resident, ring=ring, stays=waves * resides,
+            )
+        )  # fmt: skip
+    return None
 
 
 def looped(form: Form, m: int) -> Form:
@@ -222,4 +289,4 @@ def _most(team: int, held: int) -> int:
     return (HELD_BYTES if team < MOST_THREADS else HELD_BYTES // 2) // held
 
 
-__all__ = ["Form", "form_of", "known_form", "looped"]
+__all__ = ["Form", "form_of", "in_a_ring", "known_form", "looped", "two_blocks"]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl.expr.nvgpu.target import trace_target
 
 from .form import UNIT_BYTES, Form
 
@@ -70,21 +71,13 @@ class Lines:
         self._last = False
         self._pass = 0
         self._left: set[tuple[str, int]] = set()
+        self._copying = False
         self._fresh = form.turns
-        self._met = form.cluster == 1
-        if form.cluster > 1:
+        self._met = form.cluster == 1 or form.ring > 0
+        if not self._met:
             # Nobody writes into a block that has not begun; the copies of the row are started meanwhile.
             fx.nvgpu.cluster.arrive(relaxed=True)
-        self.head = self._head(lead) if form.edges else fx.Int32(0)
-        self.body = (n - self.head) // form.unit if form.unit > 1 else n
-        if form.shifted:
-            self.body = self.body - 1
-
-    def _head(self, lead: fx.Tensor) -> fx.Int32:
-        """Elements in front of the first unit."""
-        size = lead.dtype.width // 8
-        behind = fx.Int32(fx.ptrtoint(fx.get_iter(self.line(lead))) % UNIT_BYTES) // size
-        return (self.form.unit - behind) % self.form.unit
+        self.head, self.body = units_within(form, self.line(lead), n)
 
     def line(self, t: fx.Tensor, row: fx.Int32 | None = None) -> fx.Tensor:
         """A row of a matrix, or a vector as it is."""
@@ -150,25 +143,46 @@ class Lines:
         return self._kept[name, at.key]
 
     def _waiting(self, name: str, at: Place) -> Value:
-        """A unit of a row, which the first to ask leaves in shared memory for the next pass.
+        """A unit of a row, which was copied to shared memory, or which the first to ask leaves there.
 
         A thread reads back only what it has left there itself. Vectors along the row are read as often as asked.
         """
-        array, turn, form = self.arrays[name], at.key, self.form
+        array, turn = self.arrays[name], cast(int, at.key)
         if array.rank != 2:
             return self._load(name, at, None)
-        assert turn is not None
+        if (name, turn) in self._left:
+            if self._copying:
+                fx.nvgpu.cp_async_wait_all()
+                self._copying = False
+            return self._slot(name, turn).load()
+        self._left.add((name, turn))
+        value = self._load(name, at, None)
+        self._slot(name, turn).store(cast("fx.Vector", value))
+        return value
+
+    def _slot(self, name: str, turn: int) -> fx.Tensor:
+        """Where a unit waits."""
+        form = self.form
         if name not in self._waits:
             self._waits.append(name)
         number = turn - form.turns + form.parked * (1 + self._waits.index(name))
         start = (number * form.block + fx.thread_idx.x) * form.unit
-        slot = fx.make_view(fx.get_dyn_shared(array.dtype) + start, fx.make_layout(form.unit, 1))
-        if (name, turn) in self._left:
-            return slot.load()
+        place = fx.get_dyn_shared(self.arrays[name].dtype)
+        return fx.make_view(place, fx.make_layout((form.unit, 2**20), (1, form.unit)))[None, start // form.unit]
+
+    def _send(self, name: str, at: Place) -> None:
+        """Start the copy of a unit to where it waits, where there are such copies: no register holds it meanwhile."""
+        array, turn = self.arrays[name], cast(int, at.key)
+        target = trace_target()
+        # Where most units wait, they would take all registers on their way.
+        copies = 2 * self.form.parked > self.form.turns and target is not None and target.has("cp_async")
+        copies = copies and name in self.form.aligned
+        if array.rank != 2 or not copies or (name, turn) in self._left:
+            return
         self._left.add((name, turn))
-        value = self._load(name, at, None)
-        slot.store(cast("fx.Vector", value))
-        return value
+        self._copying = True
+        atom = fx.make_copy_atom(fx.nvgpu.CpAsync128b(), array.dtype)
+        fx.copy_atom_call(atom, unit_of(self.line(array), at.at, at.size), self._slot(name, turn))
 
     def _load(self, name: str, at: Place, row: fx.Int32 | None) -> Value:
         line = self.line(self.arrays[name], row)
@@ -182,14 +196,14 @@ class Lines:
             passes_by = self.form.streamed and (self.form.turns > 0 or self._last)
             return fx.nvgpu.load_global(unit, cache="cs") if passes_by else unit.load()
         if name in self.form.shifted:
-            return self._across(line, at)
+            first = at._replace(at=at.at - self.head)
+            pair = (first, first._replace(at=first.at + at.size))
+            return self._across(line, [cast("fx.Vector", unit_of(line, p.at, p.size).load()) for p in pair])
         return fx.Vector.from_elements([line[at.at + i] for i in range(at.size)], line.dtype)
 
-    def _across(self, line: fx.Tensor, at: Place) -> fx.Vector:
+    def _across(self, line: fx.Tensor, pair: Sequence[fx.Vector]) -> fx.Vector:
         """A unit of the row in a vector whose units it does not keep to: the end of one, and the front of the next."""
-        first = at._replace(at=at.at - self.head)
-        pair = (first, first._replace(at=first.at + at.size))
-        words = [word for part in pair for word in _words(cast("fx.Vector", unit_of(line, part.at, part.size).load()))]
+        words = [word for part in pair for word in _words(part)]
         bits = self.head * line.dtype.width
         for step in (2, 1):
             far = (bits & (32 * step)) != 0
@@ -207,7 +221,9 @@ class Lines:
             for name in names:
                 if name in self.arrays:
                     for at in (*self.turns(), *self._edge()):
-                        if not at.parked:
+                        if at.parked:
+                            self._send(name, at)
+                        else:
                             self._raw(name, at, None)
 
     def held(self, *names: str) -> list[Value]:
@@ -350,6 +366,9 @@ class Lines:
     def join(self, values: Sequence[fx.Numeric]) -> tuple[list[list[fx.Numeric]], int]:
         """The values of all warps of a row, as `gather` gives them."""
         self._prepare()
+        return self._gather(values)
+
+    def _gather(self, values: Sequence[fx.Numeric]) -> tuple[list[list[fx.Numeric]], int]:
         assert self._shared is not None
         return gather(self.form, values, self._shared)
 
@@ -387,9 +406,13 @@ class Lines:
         return [pick(at.here, t, _nothing(op)) for t, op in zip(terms, ops, strict=True)]
 
     def meet(self, values: Sequence[fx.Numeric], ops: Sequence[fx.ReductionOp]) -> list[fx.Numeric]:
-        """The values of the threads of a row combined, in all of them."""
-        self._prepare()
-        return meet(self.form, values, ops, self._shared)
+        """The values of the threads of a row combined, in all of them; one barrier if they are several warps."""
+        found = reduce_warp(self.form, values, ops)
+        if self.form.team <= fx.num_warp_threads():
+            return found
+        gathered, width = self.join(found)
+        combined = [cast("fx.Numeric", _all(op, some)) for some, op in zip(gathered, ops, strict=True)]
+        return [fx.coop.warp_reduce(v, op, width=width) for v, op in zip(combined, ops, strict=True)]
 
     def _prepare(self) -> None:
         """What a meeting needs of the block, and of the cluster."""
@@ -487,6 +510,16 @@ class _Moments(NamedTuple):
         return made if self.here is True else cast("fx.Numeric", pick(self.here, made, 0.0))
 
 
+def units_within(form: Form, line: fx.Tensor, n: fx.Int32) -> tuple[fx.Int32, fx.Int32]:
+    """Elements of a row in front of its first unit, and how many units it has."""
+    head = fx.Int32(0)
+    if form.edges:
+        behind = fx.Int32(fx.ptrtoint(fx.get_iter(line)) % UNIT_BYTES) // (line.dtype.width // 8)
+        head = (form.unit - behind) % form.unit
+    body = (n - head) // form.unit if form.unit > 1 else n
+    return head, body - 1 if form.shifted else body
+
+
 def unit_of(line: fx.Tensor, at: fx.Int32, count: int) -> fx.Tensor:
     """Elements of a row, or of a vector, that lie in aligned units."""
     size = line.dtype.width // 8
@@ -574,18 +607,6 @@ def reduce_warp(form: Form, values: Sequence[fx.Numeric], ops: Sequence[fx.Reduc
     return [fx.coop.warp_reduce(v, op, width=width) if width > 1 else v for v, op in zip(values, ops, strict=True)]
 
 
-def meet(
-    form: Form, values: Sequence[fx.Numeric], ops: Sequence[fx.ReductionOp], shared: fx.SharedAllocator | None
-) -> list[fx.Numeric]:
-    """The values of the threads of a team combined, in all of them; one barrier if a team has several warps."""
-    found = reduce_warp(form, values, ops)
-    if form.team <= fx.num_warp_threads() or shared is None:
-        return found
-    gathered, width = gather(form, found, shared)
-    combined = [cast("fx.Numeric", _all(op, some)) for some, op in zip(gathered, ops, strict=True)]
-    return [fx.coop.warp_reduce(v, op, width=width) for v, op in zip(combined, ops, strict=True)]
-
-
 def gather(form: Form, values: Sequence[fx.Numeric], shared: fx.SharedAllocator) -> tuple[list[list[fx.Numeric]], int]:
     """The values of all warps of a team, spread over the lanes of each: some a lane, equal ones every `width` lanes."""
     lanes = fx.num_warp_threads()
@@ -663,10 +684,10 @@ __all__ = [
     "either",
     "gather",
     "logarithm",
-    "meet",
     "pick",
     "power",
     "unit_of",
+    "units_within",
     "when",
     "wide_of",
 ]

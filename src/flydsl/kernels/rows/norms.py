@@ -26,7 +26,17 @@ from .call import (
     rows_in_place,
     rows_of,
 )
-from .form import MANY_TURNS, MOST_THREADS, PROCESSORS, SOME_TURNS, Form, form_of, known_form
+from .form import (
+    MANY_TURNS,
+    MOST_THREADS,
+    PROCESSORS,
+    SOME_TURNS,
+    Form,
+    form_of,
+    in_a_ring,
+    known_form,
+    two_blocks,
+)
 from .softmax_entry import describe_rows
 
 PARKS = {True: {6: 1, 7: 1, 8: 4}, False: {6: 1, 7: 2, 8: 2}}
@@ -220,10 +230,20 @@ def _form(op: str, rows: dict[str, HostArray | None], training: bool, centred: b
         form = _streamed(form, m * n * x.itemsize, x.itemsize)
     if centred and form.block == TWICE and form.turns > SOME_TURNS:
         form = known_form(form._replace(resident=2))
+    kind, one_size = "layer" if centred else "rms", all(v.itemsize == x.itemsize for v in given)
+    if waiting is not None and x.itemsize < 8:
+        form = two_blocks(form, m, n, x.itemsize, kind, block_memory()) or form
+    if found["residual"] is None and x.itemsize < 8 and one_size and has_clusters() and _beside(form, found):
+        form = in_a_ring(form, m, n, x.itemsize, kind, block_memory()) or form
     plain = found["residual"] is None and found["weight"] is not None and (found["bias"] is not None) == centred
     whole = plain and form.unit > 1 and not form.edges and len(form.aligned) == len(given)
     one_type = len({v.dtype for v in given}) == 1 and x.dtype != "float64"
     return None if whole and one_type and not training and not form.turns else form
+
+
+def _beside(form: Form, found: dict[str, Array | None]) -> bool:
+    """Whether rows and vectors are all read in units."""
+    return {name for name, v in found.items() if v is not None} <= {*form.aligned, *form.shifted}
 
 
 def _with_vectors(form: Form, n: int, size: int) -> Form:

@@ -10,6 +10,7 @@ from .arrays import FLOATS, Given, HostArray, describe, matrix, same_place, shap
 from .call import (
     Result,
     arrays_only,
+    block_memory,
     call_key,
     check_apart,
     described,
@@ -24,7 +25,7 @@ from .call import (
     rows_in_place,
     rows_of,
 )
-from .form import PROCESSORS, Form, form_of
+from .form import PROCESSORS, Form, form_of, in_a_ring, two_blocks
 
 LONG_BYTES = 65536
 """Rows of 16-bit elements from which on shared memory is the better place; see `annotated.py`."""
@@ -120,6 +121,13 @@ def _form(op: str, rows: dict[str, HostArray], log: bool) -> Form | None:
     assert x is not None
     m, n = x.shape
     form = form_of(m, n, found, max(x.itemsize, 4), clusters=has_clusters(), parks=parks(PARKS), longest=12)
+    better = None
+    if x.itemsize < 8 and parks(PARKS) is not None and len(form.aligned) == 2:
+        better = two_blocks(form, m, n, x.itemsize, "softmax", block_memory())
+        if better is None and has_clusters():
+            better = in_a_ring(form, m, n, x.itemsize, "softmax", block_memory())
+    if better is not None:
+        return better
     whole = form.unit > 1 and not form.edges and len(form.aligned) == 2
     shared = not form.turns or (x.itemsize == 2 and LONG_BYTES < n * x.itemsize <= LONGER_BYTES)
     return None if whole and not log and shared and x.dtype != "float64" else form

@@ -11,6 +11,7 @@ from flydsl.expr.nvgpu.target import trace_target
 
 from .form import UNIT_BYTES, Form
 from .lines import ADD, MAX, Lines, Place, logarithm, pick, power
+from .staying import Stay, ring_bytes
 
 if TYPE_CHECKING:
     from flydsl.expr.annotations import Value
@@ -28,6 +29,8 @@ def row_of(form: Form) -> fx.Int32:
 
 def blocks_for(form: Form, m: fx.Int32) -> fx.Int32:
     """Blocks for all rows."""
+    if form.ring:
+        return fx.min(m, fx.Int32(form.stays)) * form.cluster
     return m * form.cluster if form.cluster > 1 else fx.ceildiv(m, form.rows)
 
 
@@ -108,9 +111,16 @@ def power_at(lines: Lines, name: str, at: Place, top: fx.Numeric) -> Value:
 def softmax_rows_kernel(
     x: fx.Tensor, out: fx.Tensor, m: fx.Int32, n: fx.Int32, log: fx.Constexpr[bool], form: fx.Constexpr[Form]
 ):
-    lines = Lines(form, row_of(form), m, n, x=x, out=out)
+    if fx.const_expr(form.ring > 0):
+        Stay(form, x, m, n, {}).over_rows(lambda lines: softmax_row(lines, log), out=out)
+    else:
+        softmax_row(Lines(form, row_of(form), m, n, x=x, out=out), log)
+
+
+def softmax_row(lines: Lines, log: bool) -> None:
+    """One row."""
     top, mine, total = top_of_all_and_warp(lines, "x")
-    if fx.const_expr(log):
+    if log:
         shift = top + logarithm(total)
         lines.each(lambda at: lines.write("out", at, lines.read("x", at) - shift), ["x"])
     else:
@@ -130,8 +140,9 @@ def softmax_rows(
 ):
     """Softmax, or its logarithm, of `m` rows of `n` elements."""
     softmax_rows_kernel(x, out, m, n, log, form, value_attrs=registers_for(form)).launch(
-        grid=blocks_for(form, m), block=form.block, cluster=cluster_of(form), smem=waiting_bytes(form), stream=stream
-    )
+        grid=blocks_for(form, m), block=form.block, cluster=cluster_of(form),
+        smem=waiting_bytes(form) + ring_bytes(form, 0), stream=stream,
+    )  # fmt: skip
 
 
 @flyc.kernel

@@ -10,17 +10,6 @@ from flydsl.errors import LinkError
 from flydsl.llvm import tools
 from flydsl.llvm.objects import amdgpu_link
 from flydsl.llvm.objects import code_object as elf
-from flydsl.llvm.objects.amdgpu_link import can_link_internally
-
-__all__ = [
-    "LinkError",
-    "Linker",
-    "can_link_internally",
-    "check_defined",
-    "link_hsaco",
-    "link_with_lld",
-    "undefined_symbols",
-]
 
 Linker = Literal["auto", "lld", "internal"]
 

@@ -93,6 +93,3 @@ class AmdgpuText(DeviceText):
 def device_module(module: gpu.ModuleOp, data_layout: str, version: int = CODE_OBJECT_VERSION) -> str:
     """LLVM IR text of a device module."""
     return AmdgpuText(version).write(module, data_layout)
-
-
-__all__ = ["CODE_OBJECT_VERSION", "TRIPLE", "AmdgpuAbi", "device_module"]

@@ -65,6 +65,3 @@ def declared(llvm_ir: str, words: Iterable[str]) -> str:
     """LLVM IR that declares needs."""
     missing = set(words) - needs.read(llvm_ir)
     return "\n".join([llvm_ir.rstrip("\n"), *needs.lines(missing), ""]) if missing else llvm_ir
-
-
-__all__ = ["TRIPLE", "NvptxAbi", "declared", "device_module"]

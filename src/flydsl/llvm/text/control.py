@@ -139,5 +139,3 @@ def _while(f: FunctionText, op: scf.WhileOp) -> None:
 
 CONTROL: dict[type[Operation], Handler] = {scf.ForOp: _for, scf.IfOp: _if, scf.WhileOp: _while}
 """What writes loops and conditionals."""
-
-__all__ = ["CONTROL", "loop_metadata"]

@@ -126,6 +126,3 @@ def _scoped(module: gpu.ModuleOp) -> debug_info.DebugInfo | None:
                 directives = emission == "DebugDirectivesOnly"
                 return debug_info.DebugInfo("DebugDirectivesOnly" if directives else "LineTablesOnly")
     return None
-
-
-__all__ = ["DeviceText"]

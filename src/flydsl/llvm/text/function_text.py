@@ -23,7 +23,7 @@ from ...ir.dead_code import is_used, mark_dead, unread_stores
 from ...lowering.rules.sink import Sink, Sizes
 from .debug_info import FunctionLocations
 from .module_text import ModuleText
-from .spelling import bool_text, constant, flag_words, mangle, quoted, splat, symbol, type_text
+from .spelling import constant, flag_words, mangle, quoted, splat, symbol, type_text
 
 TERMINATORS = (scf.YieldOp, scf.ConditionOp, gpu.ReturnOp, func.ReturnOp)
 
@@ -342,20 +342,11 @@ class FunctionText(Sink[str]):
         self.line(f'fence syncscope("{scope}") {ordering}')
 
     def instruction(
-        self,
-        name: str,
-        intrinsic: str,
-        result: Attribute | None,
-        args: Sequence[str] = (),
-        types: Sequence[Attribute] = (),
-        *,
-        pure: bool = False,
-        bound: int | None = None,
-        defined: bool = False,
-        keywords: Mapping[str, str] = {},
-        immediates: Sequence[tuple[Attribute, int]] = (),
+        self, name: str, intrinsic: str, result: Attribute | None, args: Sequence[str] = (),
+        types: Sequence[Attribute] = (), *, pure: bool = False, bound: int | None = None, defined: bool = False,
+        keywords: Mapping[str, str] = {}, immediates: Sequence[tuple[Attribute, int]] = (),
         expand: Callable[[Sink[Any]], Any] | None = None,
-    ) -> str:
+    ) -> str:  # fmt: skip
         if expand is not None:
             return expand(self)
         params = [*map(type_text, types), *(type_text(t) for t, _ in immediates)]
@@ -369,16 +360,9 @@ class FunctionText(Sink[str]):
         return self.pure(text) if pure else self.assign(text)
 
     def call(
-        self,
-        name: str,
-        result: Attribute | None,
-        args: Sequence[str],
-        types: Sequence[Attribute],
-        *,
-        fixed: int | None = None,
-        memory: str | None = None,
-        words: str = "",
-    ) -> str:
+        self, name: str, result: Attribute | None, args: Sequence[str], types: Sequence[Attribute], *,
+        fixed: int | None = None, memory: str | None = None, words: str = "",
+    ) -> str:  # fmt: skip
         params, known = [type_text(t) for t in types], symbol(name)
         t = "void" if result is None else type_text(result)
         taken = params if fixed is None else [*params[:fixed], "..."]
@@ -508,6 +492,3 @@ def _aligned(align: int) -> str:
 
 def _immediate(key: str, value: int) -> str:
     return str(value) if key == "is.fpclass" else "true" if value else "false"
-
-
-__all__ = ["EMPTY_NODE", "TERMINATORS", "Abi", "FunctionText", "Handler", "bool_text", "memory_words"]

@@ -147,14 +147,3 @@ def global_line(op: llvm.GlobalOp) -> str:
         text = "<" + ", ".join(f"{type_text(elem)} {literal(v, elem)}" for v in value.get_values()) + ">"
     kind = "" if linkage == "external" else f"{linkage} "
     return f"@{name} = {kind}{words} {type_} {text}{align}"
-
-
-__all__ = [
-    "argument_attrs",
-    "declaration",
-    "global_line",
-    "head_words",
-    "llvm_signature",
-    "passed_through",
-    "signature",
-]

@@ -128,5 +128,3 @@ _SPECIAL: dict[str, Callable[[FunctionText, Any], None]] = {
 
 INSTRUCTIONS: dict[type[Operation], Handler] = {op: _SPECIAL.get(op.name, _plain) for op in (*rocdl.OPS, *nvvm.OPS)}
 """Op class to the function that writes it."""
-
-__all__ = ["INSTRUCTIONS"]

@@ -24,6 +24,7 @@ from ...errors import DSLCompileError
 from ...ir.builder import operands_of
 from ...ir.types import dense_ints
 from ...lowering.dominance import DominatorTree
+from ...lowering.rebuild import failure_at
 from ...lowering.rules.arith_rules import CMPF_WORDS, CMPI_WORDS
 from .control import loop_metadata
 from .debug_info import suffix
@@ -194,9 +195,7 @@ def _successors(block: Block) -> Sequence[Block]:
 
 def untranslatable(op: Operation) -> DSLCompileError:
     """The refusal of an op of another dialect."""
-    error = DSLCompileError(f"cannot be converted to LLVM IR: '{op.name}' is not of the llvm dialect")
-    error.ir_location = op.location  # pyright: ignore[reportAttributeAccessIssue]
-    return error
+    return failure_at(op, f"cannot be converted to LLVM IR: '{op.name}' is not of the llvm dialect")
 
 
 def _int_binary(f: FunctionText, op: Operation) -> None:
@@ -414,15 +413,3 @@ LLVM_TABLE: dict[type[Operation], Handler] = {
     gpu.LaunchFuncOp: cast(Handler, _launch),
 }
 """Op class to the function that writes it."""
-
-__all__ = [
-    "CAST_OPS",
-    "FLOAT_OPS",
-    "INT_OPS",
-    "LLVM_TABLE",
-    "STRAIGHT",
-    "LlvmFunctionText",
-    "function_body",
-    "untranslatable",
-    "write_function",
-]

@@ -318,5 +318,3 @@ MEMORY_OPS: dict[type[Operation], Handler] = {
     llvm.AddressOfOp: cast(Handler, _address_of),
 }
 """What writes them."""
-
-__all__ = ["ASYNC_READ", "MEMORY", "MEMORY_OPS", "align_of", "cast_op", "memory_of", "scope_of_read"]

@@ -60,6 +60,3 @@ def text_line(name: str, data: bytes, space: int) -> str:
     """A constant of bytes."""
     where = f"addrspace({space}) " if space else ""
     return f"@{name} = internal {where}constant [{len(data)} x i8] c{quoted(data)}"
-
-
-__all__ = ["ModuleText", "text_line"]

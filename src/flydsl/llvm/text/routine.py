@@ -290,6 +290,3 @@ class Routine:
         params = ", ".join(f"{v.type} {v.name}" for v in self._known.values())
         head = f"define {self.linkage}{self.result} @{self.name}({params}) {self.attributes} {{"
         return "\n".join([head, "entry:", *self.slots, *self.lines, "}", ""])
-
-
-__all__ = ["Routine", "Value", "Variable"]

@@ -96,6 +96,3 @@ def shared_layout(kernel: gpu.FuncOp, module: gpu.ModuleOp) -> SharedLayout:
     for name in dynamic:
         offsets[name] = layout.reserved
     return layout
-
-
-__all__ = ["SHARED_SPACES", "SharedLayout", "allocation_of", "allocations", "shared_layout"]

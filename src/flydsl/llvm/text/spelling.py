@@ -173,17 +173,3 @@ def _flag_words(attr: Any) -> str:
     if set(words) <= {"nsw", "nuw"}:
         return _OVERFLOW[("nsw" in words) + 2 * ("nuw" in words)]
     return "fast " if len(words) >= 7 or "fast" in words else " ".join(words) + " "
-
-
-__all__ = [
-    "bool_text",
-    "constant",
-    "flag_words",
-    "float_text",
-    "literal",
-    "mangle",
-    "quoted",
-    "splat",
-    "symbol",
-    "type_text",
-]

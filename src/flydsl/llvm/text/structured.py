@@ -18,6 +18,3 @@ from .memory_ops import MEMORY_OPS
 def table(rules: Mapping[type[Operation], Rule]) -> dict[type[Operation], Handler]:
     """The table of a target with rules beyond the common ones, or instead of them."""
     return {**MEMORY_OPS, **ARITH, **VECTOR, **CALLS, **CONTROL, **rules}
-
-
-__all__ = ["table"]

@@ -129,6 +129,3 @@ class Calculator:
         m = self.as_float(self.int_op("subi", word, self.int_op("shli", e, self._mantissa)))
         exponent = self.b.cast("sitofp", e, self.type)
         return m, self.sub(exponent, self.where(tiny, shift, 0.0))
-
-
-__all__ = ["Calculator"]

@@ -166,6 +166,3 @@ def _upper_half(b: Builder, x: SSAValue, bits_type: Attribute) -> SSAValue:
     # What is cut off a NaN may be all that tells it from infinity.
     quiet = b.int_binary("ori", found, b.const(0x40, bits_type))
     return b.select(b.cmpf("uno", x, x), quiet, found)
-
-
-__all__ = ["directed", "from_bfloat16", "mode_of", "rounded", "to_bfloat16", "to_odd"]

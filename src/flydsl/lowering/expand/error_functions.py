@@ -81,6 +81,3 @@ def erfc(c: Calculator, x: SSAValue, full: bool, exp: Exp) -> SSAValue:
     near = c.sub(1.0, _near(c, c.clamp(x, -1.0, 1.0), full))
     value = c.where(c.test("ole", a, _NEAR[not full]), near, far)
     return c.where(c.test("uno", x, x), x, value)
-
-
-__all__ = ["erf", "erfc"]

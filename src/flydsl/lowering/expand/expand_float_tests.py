@@ -95,5 +95,3 @@ HANDLERS = cast(
     },
 )
 """Handlers for every conversion."""
-
-__all__ = ["HANDLERS"]

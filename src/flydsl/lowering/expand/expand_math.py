@@ -17,16 +17,7 @@ from typing import Any, NamedTuple, cast
 
 from xdsl.dialects import math as xmath
 from xdsl.dialects import vector
-from xdsl.dialects.builtin import (
-    BFloat16Type,
-    Float16Type,
-    Float32Type,
-    Float64Type,
-    VectorType,
-    f32,
-    f64,
-    i1,
-)
+from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, Float64Type, VectorType, f32, f64, i1
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...dialects.upstream import scf
@@ -665,5 +656,3 @@ def _handle(r: Any, op: Operation) -> None:
 
 
 HANDLERS = cast(dict[type[Operation], Handler], dict.fromkeys(IN_F64, _handle))
-
-__all__ = ["AMD_MATH", "HANDLERS", "HOST_MATH", "NVIDIA_MATH", "NativeMath", "expand"]

@@ -74,11 +74,7 @@ def _loop(b: Builder, base: SSAValue, exponent: SSAValue) -> SSAValue:
         square, left, result = after.args
         times = b.select(b.cmpi("ne", b.int_binary("andi", left, one), zero), square, one)
         product = b.int_binary("muli", result, times)
-        b.opn(
-            scf.YieldOp,
-            (b.int_binary("muli", square, square), b.int_binary("shrui", left, one), product),
-            (),
-        )
+        b.opn(scf.YieldOp, (b.int_binary("muli", square, square), b.int_binary("shrui", left, one), product), ())
     made = b.with_regions(scf.WhileOp, (base, exponent, one), types, [Region(before), Region(after)])
     return made.results[2]
 
@@ -131,5 +127,3 @@ def _fpowi(r: Any, op: Operation) -> None:
 
 
 HANDLERS = cast(dict[type[Operation], Handler], {xmath.IPowIOp: _ipowi, xmath.FPowIOp: _fpowi})
-
-__all__ = ["HANDLERS"]

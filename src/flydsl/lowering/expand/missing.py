@@ -74,5 +74,3 @@ HANDLERS = cast(
         **dict.fromkeys((arith.SIToFPOp, arith.UIToFPOp, arith.FPToSIOp, arith.FPToUIOp), _conversion),
     },
 )
-
-__all__ = ["HANDLERS", "check_atomic"]

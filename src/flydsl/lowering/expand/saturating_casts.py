@@ -57,5 +57,3 @@ HANDLERS: dict[type[Operation], Handler] = {
     arith.FPToSIOp: _cast("fptosi", True),
     arith.FPToUIOp: _cast("fptoui", False),
 }
-
-__all__ = ["HANDLERS"]

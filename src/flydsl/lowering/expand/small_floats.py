@@ -8,15 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from xdsl.dialects.builtin import (
-    DenseIntOrFPElementsAttr,
-    FloatAttr,
-    FloatTF32Type,
-    IntegerType,
-    VectorType,
-    bf16,
-    f32,
-)
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, FloatTF32Type, IntegerType, VectorType, bf16, f32
 from xdsl.dialects.vector import ShuffleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -298,18 +290,5 @@ def _constant(r: Rebuilder, op: arith.ConstantOp) -> None:
 
 
 HANDLERS = cast(
-    dict[type[Operation], Handler],
-    {arith.ExtFOp: _extf, arith.TruncFOp: _truncf, arith.ConstantOp: _constant},
+    dict[type[Operation], Handler], {arith.ExtFOp: _extf, arith.TruncFOp: _truncf, arith.ConstantOp: _constant}
 )
-
-__all__ = [
-    "HANDLERS",
-    "decode",
-    "decode_codes",
-    "encode",
-    "is_small",
-    "like",
-    "packed_elements",
-    "packed_vector",
-    "stored_type",
-]

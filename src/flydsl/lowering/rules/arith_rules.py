@@ -226,5 +226,3 @@ ARITH: dict[type[Operation], Rule] = {
     arith.SelectOp: _select,
 }
 """The rule of each op of `arith`, and of `ub.poison`."""
-
-__all__ = ["ARITH", "CMPF_WORDS", "CMPI_WORDS", "element_count", "flag_type"]

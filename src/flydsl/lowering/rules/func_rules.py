@@ -75,5 +75,3 @@ CALLS: dict[type[Operation], Rule] = {func.CallOp: _call}
 """Calls, on device and host."""
 PRINTS: dict[type[Operation], Rule] = {PrintOp: _print}
 """Prints of host code."""
-
-__all__ = ["CALLS", "PRINTS", "print_text", "promote"]

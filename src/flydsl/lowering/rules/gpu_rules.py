@@ -216,6 +216,3 @@ def gpu_rules(target: GpuTarget) -> dict[type[Operation], Rule]:
         gpu_ids.SubgroupIdOp: subgroup_id,
         **dict.fromkeys(unknown, refused),
     }
-
-
-__all__ = ["GpuTarget", "by_words", "constant_of", "gpu_rules", "sizes_of", "source_lane", "widen"]

@@ -52,6 +52,3 @@ def kernel_facts(op: gpu.FuncOp, target: GpuTarget) -> FunctionFacts:
 
 def _is_global(type_: Attribute) -> bool:
     return isinstance(type_, llvm.LLVMPointerType) and llvm.address_space(type_) == _GLOBAL_SPACE
-
-
-__all__ = ["NOALIAS", "PASSTHROUGH", "FunctionFacts", "kernel_facts"]

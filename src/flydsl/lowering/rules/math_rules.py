@@ -114,5 +114,3 @@ MATH: dict[type[Operation], Rule] = {
     op: {**_ELSEWHERE, **_EVERYWHERE}[name] for name, op in _classes() if name in _ELSEWHERE or name in _EVERYWHERE
 }
 """The rule of each function of `math` that intrinsics can say, whatever the target has code for."""
-
-__all__ = ["INTRINSICS", "MATH", "SIMPLE_MATH", "math_rules"]

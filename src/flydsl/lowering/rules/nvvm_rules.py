@@ -146,5 +146,3 @@ RULES: dict[type[Operation], Rule] = gpu_rules(TARGET)
 """The rule of each op of device code."""
 LATE: dict[str, Rule] = {"fly_nvgpu.asm": inline_asm}
 """Rules of ops whose dialect few kernels load, by name."""
-
-__all__ = ["KERNEL", "LATE", "RULES", "TARGET", "inline_asm"]

@@ -155,5 +155,3 @@ RULES: dict[type[Operation], Rule] = {
     **{op: _clamp for op in Math.operations if op.name == "math.clampf"},
 }
 """The rule of each op of device code."""
-
-__all__ = ["IMPLICIT", "KERNEL", "PRINTING", "RULES", "TARGET", "launch_size"]

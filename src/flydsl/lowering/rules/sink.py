@@ -206,6 +206,3 @@ def refuse(op: Operation, why: str = "that was explicitly marked illegal") -> DS
 def refused(s: Sink[Any], op: Operation) -> None:
     """The rule of an op a target has nothing for."""
     raise refuse(op)
-
-
-__all__ = ["Rule", "Sink", "Sizes", "V", "refuse", "refused"]

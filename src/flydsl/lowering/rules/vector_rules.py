@@ -250,5 +250,3 @@ VECTOR: dict[type[Operation], Rule] = {
     fvector.TransposeOp: _transpose,
 }
 """The rule of each op of `vector` on values."""
-
-__all__ = ["ELEMENTS", "VECTOR", "flat", "shape_of"]

@@ -121,6 +121,3 @@ def _store(r: LayoutLowering, source: Sequence[Pointer], target: Sequence[Pointe
         for i, at in enumerate(source):
             value = r.b.insert(r.read(at, elem), value, i)
     r.write(value, target[0])
-
-
-__all__ = ["copy_adjacent", "takes_vectors"]

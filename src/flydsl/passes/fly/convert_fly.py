@@ -15,10 +15,12 @@ from xdsl.dialects.builtin import MemRefType as PlainMemRefType
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ... import layout as L
-from ...dialects.fly.atoms import CopyAtomType, CopyOpType, MmaAtomType, MmaOpType, Operand
+from ...dialects.fly.atom_lowering import Operand
+from ...dialects.fly.atoms import CopyAtomType, CopyOpType, MmaAtomType, MmaOpType
 from ...dialects.fly.forms import groups_of
+from ...dialects.fly.infer import python_value
 from ...dialects.fly.infer import storage_type as infer_storage_type
-from ...dialects.fly.ops import OPS, FlyOp, python_value
+from ...dialects.fly.ops import OPS, FlyOp
 from ...dialects.fly.semantics import object_of
 from ...dialects.fly.types import TRIVIAL_SWIZZLE, MemRefData, MemRefType, PointerType, PtrData, static_data
 from ...dialects.fly_rocdl.buffer import is_buffer
@@ -290,10 +292,7 @@ class FlyConversion(DeviceModule, BufferMemory):
 
     def intrinsic(self, name: str, type_: Attribute | None, operands: Sequence[SSAValue]) -> SSAValue | None:
         """Call an LLVM intrinsic by its full name, e.g. `llvm.amdgcn.mfma.f32.16x16x16f16`."""
-        props: dict[str, Attribute] = {
-            "intrin": _name(name),
-            "operandSegmentSizes": i32_list((len(operands), 0)),
-        }
+        props: dict[str, Attribute] = {"intrin": _name(name), "operandSegmentSizes": i32_list((len(operands), 0))}
         op = self.b.opn(llvm.CallIntrinsicOp, operands, () if type_ is None else (type_,), props)
         return op.results[0] if op.results else None
 

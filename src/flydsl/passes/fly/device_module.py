@@ -154,5 +154,3 @@ def _gpu_module(r: DeviceModule, op: gpu.ModuleOp) -> None:
 
 
 HANDLERS: dict[type[Operation], Handler] = {gpu.ModuleOp: _gpu_module}
-
-__all__ = ["HANDLERS", "TARGET_ATTRIBUTE", "DeviceModule", "needs_of"]

@@ -12,7 +12,8 @@ from xdsl.dialects.builtin import IndexType, IntegerType, StringAttr, VectorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ... import layout as L
-from ...dialects.fly.ops import FlyOp, python_value
+from ...dialects.fly.infer import python_value
+from ...dialects.fly.ops import FlyOp
 from ...dialects.fly.semantics import View
 from ...dialects.fly.types import (
     ComposedLayoutType,

@@ -101,8 +101,7 @@ def _tuple(r: _Normal, op: FlyOp) -> None:
 
 
 _Normal.handlers = cast(
-    dict[type[Operation], Handler],
-    {OPS["make_shape"]: _tuple, OPS["make_stride"]: _tuple, OPS["make_coord"]: _tuple},
+    dict[type[Operation], Handler], {OPS["make_shape"]: _tuple, OPS["make_stride"]: _tuple, OPS["make_coord"]: _tuple}
 )
 
 

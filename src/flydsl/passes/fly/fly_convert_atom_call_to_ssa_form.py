@@ -98,8 +98,7 @@ def _mma_atom_call(r: _ToSsa, op: FlyOp) -> None:
 
 
 _ToSsa.handlers = cast(
-    dict[type[Operation], Handler],
-    {OPS["copy_atom_call"]: _copy_atom_call, OPS["mma_atom_call"]: _mma_atom_call},
+    dict[type[Operation], Handler], {OPS["copy_atom_call"]: _copy_atom_call, OPS["mma_atom_call"]: _mma_atom_call}
 )
 
 

@@ -20,7 +20,8 @@ from ... import layout as L
 from ...dialects.fly import traversal
 from ...dialects.fly.atoms import CopyAtomType, MmaAtomType, UniversalCopyType, copy_atom_type
 from ...dialects.fly.forms import groups_of
-from ...dialects.fly.ops import OPS, FlyOp, python_value
+from ...dialects.fly.infer import python_value
+from ...dialects.fly.ops import OPS, FlyOp
 from ...dialects.fly.semantics import (
     SEMANTICS,
     IterValue,

@@ -241,6 +241,3 @@ def _call_before(op: Operation, intrinsic: str) -> None:
     block = op.parent
     assert block is not None
     block.insert_op_before(made, op)
-
-
-__all__ = ["FlyNvgpuInsertFencesPass", "insert_fences"]

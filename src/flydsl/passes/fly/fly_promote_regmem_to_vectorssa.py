@@ -15,15 +15,15 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ... import layout as L
-from ...dialects.fly.infer import storage_type
-from ...dialects.fly.ops import OPS, FlyOp, python_value
+from ...dialects.fly.infer import python_value, storage_type
+from ...dialects.fly.ops import OPS, FlyOp
 from ...dialects.fly.semantics import object_of
 from ...dialects.fly.types import PointerType
 from ...dialects.upstream import gpu, scf
 from ...errors import DSLCompileError
 from ...ir.builder import operands_of
 from ...ir.types import vector_type
-from ...lowering.rebuild import Handler, Rebuilder, remove_dead
+from ...lowering.rebuild import Handler, Rebuilder, failure_at, remove_dead
 from ...lowering.value_operands import read, write
 from ..base import Form, Part, Pass
 from .walk.register_values import is_register
@@ -64,9 +64,7 @@ class Storage:
         """Uses that cannot be promoted are an error, unless memory is needed anyway."""
         if not self.kept and self._left:
             _, op, message = self._left[0]
-            error = DSLCompileError(message)
-            error.ir_location = op.location  # pyright: ignore[reportAttributeAccessIssue]
-            raise error
+            raise failure_at(op, message)
         self.kept |= {root for root, _, _ in self._left if root is not None}
 
     def _block(self, block: Block, around: list[Operation]) -> None:

@@ -15,7 +15,8 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialects import fly_cpu
-from ...dialects.fly.ops import OPS, leaf_type
+from ...dialects.fly.infer import leaf_type
+from ...dialects.fly.ops import OPS
 from ...dialects.fly.types import (
     ComposedLayoutType,
     CoordTensorType,

@@ -16,7 +16,8 @@ from xdsl.dialects.builtin import IntegerAttr, IntegerType, ModuleOp, StringAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ... import layout as L
-from ...dialects.fly.ops import OPS, python_value
+from ...dialects.fly.infer import python_value
+from ...dialects.fly.ops import OPS
 from ...dialects.fly.types import CoordTensorType, IntTupleType, MemRefType, coord_tensor_type, int_tuple_type
 from ...dialects.fly_rocdl.tiled_tdm import MakeTiledTdmLoadAtomOp, MakeTiledTdmStoreAtomOp, option, tdm_box
 from ...ir import arith
@@ -139,10 +140,7 @@ def _expand(op: MakeTiledTdmLoadAtomOp | MakeTiledTdmStoreAtomOp) -> None:
             fresh = _set(b, fresh, f"stride_{rank - 1 - dim}", b.value(source.strides[dim], i64))
     base, over = cast(CoordTensorType, coordinates.type).data
     axes = b.fly("make_int_tuple", (), int_tuple_type(over.stride))[0]
-    view = (
-        b.fly("make_int_tuple", (), int_tuple_type(base))[0],
-        b.fly("make_layout", (shape, axes))[0],
-    )
+    view = (b.fly("make_int_tuple", (), int_tuple_type(base))[0], b.fly("make_layout", (shape, axes))[0])
     coordinates.replace_all_uses_with(b.fly("make_view", view, coord_tensor_type(base, over))[0])
     checked = (option(op.properties, "initBoundaryCheck"),) * rank
     _use(atom, fresh, source, checked)
@@ -175,8 +173,7 @@ def _use(old: SSAValue, new: SSAValue, source: _Source, checked: tuple[bool, ...
             user.erase()
         else:
             raise failure_at(
-                user,
-                f"an atom of a tiled tensor is used by copies and by fly.atom.set_value, not by '{user.name}'",
+                user, f"an atom of a tiled tensor is used by copies and by fly.atom.set_value, not by '{user.name}'"
             )
 
 
@@ -195,8 +192,7 @@ def _call(op: Operation, atom: SSAValue, source: _Source, checked: tuple[bool, .
     if len(where) != 1:
         src, dst = (v.type for v in list(op.operands)[1:3])
         raise failure_at(
-            op,
-            f"a copy by the atom of a tiled tensor is between its coordinates and shared memory, got {src} -> {dst}",
+            op, f"a copy by the atom of a tiled tensor is between its coordinates and shared memory, got {src} -> {dst}"
         )
     coords = op.operands[where[0]]
     base, over = cast(CoordTensorType, coords.type).data
@@ -221,6 +217,3 @@ def _call(op: Operation, atom: SSAValue, source: _Source, checked: tuple[bool, .
     (layout,) = b.fly("make_layout", (outer, b.tuple_of(source.known_strides[::-1], source.strides[::-1])))
     op.operands[where[0]] = b.fly("make_view", (pointer, layout))[0]
     op.operands[0] = atom
-
-
-__all__ = ["FlyRocdlExpandOpsPass"]

@@ -131,5 +131,3 @@ HANDLERS = cast(
     },
 )
 """Conversions of `memref`, and of `vector` where it accesses memory."""
-
-__all__ = ["HANDLERS", "pointer_type"]

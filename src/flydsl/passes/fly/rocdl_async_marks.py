@@ -111,6 +111,3 @@ def _wait(b: Builder, before: Operation, count: int) -> None:
 def _fence(at: Operation, ordering: int) -> Operation:
     props = {"ordering": int_attr(ordering, i64), "syncscope": StringAttr("wavefront")}
     return FenceOp.create(properties=props, location=at.location)
-
-
-__all__ = ["is_mark", "resolve"]

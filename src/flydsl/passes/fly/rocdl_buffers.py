@@ -13,8 +13,9 @@ from xdsl.dialects import llvm as xllvm
 from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from ...dialects.fly.atoms import Operand
-from ...dialects.fly.ops import FlyOp, python_value
+from ...dialects.fly.atom_lowering import Operand
+from ...dialects.fly.infer import python_value
+from ...dialects.fly.ops import FlyOp
 from ...dialects.fly.semantics import object_of
 from ...dialects.fly.types import MemRefData, MemRefType, PointerType, PtrData
 from ...dialects.fly_rocdl.buffer import is_buffer
@@ -320,9 +321,6 @@ def _buffer_store(r: BufferMemory, op: FlyOp) -> None:
 
 
 HANDLERS = cast(
-    dict[type[Operation], Handler],
-    {GetBufferRsrcOp: _rsrc, BufferLoadOp: _buffer_load, BufferStoreOp: _buffer_store},
+    dict[type[Operation], Handler], {GetBufferRsrcOp: _rsrc, BufferLoadOp: _buffer_load, BufferStoreOp: _buffer_store}
 )
 """Handlers of the ops of `fly_rocdl`, for every conversion."""
-
-__all__ = ["HANDLERS", "BufferMemory", "add_buffer_offset", "is_buffer_type", "make_buffer_pointer"]

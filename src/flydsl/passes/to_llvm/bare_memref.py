@@ -129,5 +129,3 @@ HANDLERS = cast(
     },
 )
 """Conversions of `memref`."""
-
-__all__ = ["HANDLERS", "attribution"]

@@ -15,8 +15,7 @@ from ...dialects.upstream.llvm.attrs import LOOP_ATTRIBUTE, LoopAnnotationAttr
 from ...dialects.upstream.llvm.branches import BrOp, CondBrOp, SwitchOp
 from ...dialects.upstream.llvm.function import CallOp
 from ...ir.emitter import append
-from ...lowering.rebuild import Handler
-from ...lowering.rules.sink import refuse
+from ...lowering.rebuild import Handler, failure_at
 from ..base import Pass
 from .llvm_conversion import LlvmConversion
 from .llvm_declare import declare
@@ -55,9 +54,7 @@ def _split_asserts(module: ModuleOp) -> None:
     """Assertions as branches: host code leaves the process where one does not hold."""
     for op in [op for op in module.walk() if isinstance(op, cf.AssertOp)]:
         if _in_device(op):
-            error = refuse(op, "in device code")
-            error.ir_location = op.location  # pyright: ignore[reportAttributeAccessIssue]
-            raise error
+            raise failure_at(op, f"failed to legalize operation '{op.name}' in device code")
         block = cast(Block, op.parent)
         region = cast(Region, block.parent)
         rest = block.split_before(cast(Operation, op.next_op))
@@ -78,8 +75,7 @@ def _in_device(op: Operation) -> bool:
 
 
 HANDLERS = cast(
-    dict[type[Operation], Handler],
-    {cf.BranchOp: _branch, cf.ConditionalBranchOp: _conditional, cf.SwitchOp: _switch},
+    dict[type[Operation], Handler], {cf.BranchOp: _branch, cf.ConditionalBranchOp: _conditional, cf.SwitchOp: _switch}
 )
 """Conversions of `cf`."""
 

@@ -18,6 +18,7 @@ from ...dialects.upstream import scf
 from ...dialects.upstream.llvm.attrs import LOOP_ATTRIBUTE
 from ...errors import DSLCompileError
 from ...ir import arith
+from ...lowering.rebuild import failure_at
 from ..base import Pass
 
 if TYPE_CHECKING:
@@ -32,9 +33,7 @@ def _lower_region(region: Region) -> None:
         while op is not None:
             before = op.prev_op
             if op.name in _UNKNOWN:
-                error = DSLCompileError(f"failed to legalize operation '{op.name}' that was explicitly marked illegal")
-                error.ir_location = op.location  # pyright: ignore[reportAttributeAccessIssue]
-                raise error
+                raise failure_at(op, f"failed to legalize operation '{op.name}' that was explicitly marked illegal")
             for inner in op.regions:
                 _lower_region(inner)
             lower = _LOWERINGS.get(type(op))

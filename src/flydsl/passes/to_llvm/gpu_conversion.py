@@ -136,6 +136,3 @@ def device_handlers(rules: Mapping[type[Operation], Rule]) -> dict[type[Operatio
         gpu.ReturnOp: _return,
     }
     return {**rules, **MEMREF, **CF, **FUNC, **structure}
-
-
-__all__ = ["GpuConversion", "device_handlers"]

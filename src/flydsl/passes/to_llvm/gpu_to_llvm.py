@@ -41,10 +41,7 @@ def _launch(r: LlvmConversion, op: gpu.LaunchFuncOp) -> None:
     args = [_argument(r, v) for v in parts.arguments]
     segments = gpu.LaunchFuncOp.segments(0, bool(parts.cluster), bool(shared), len(args), bool(streams))
     made = r.b.opn(
-        gpu.LaunchFuncOp,
-        [*sizes, *shared, *args, *streams],
-        (),
-        {"kernel": op.kernel, "operandSegmentSizes": segments},
+        gpu.LaunchFuncOp, [*sizes, *shared, *args, *streams], (), {"kernel": op.kernel, "operandSegmentSizes": segments}
     )
     made.attributes = dict(op.attributes)
     if op.asyncToken is not None:

@@ -170,5 +170,3 @@ _STRUCTURE: dict[type[Operation], Handler] = {
     UnrealizedConversionCastOp: cast(Handler, _unrealized),
     gpu.ModuleOp: _device,
 }
-
-__all__ = ["LlvmBuilder", "LlvmConversion"]

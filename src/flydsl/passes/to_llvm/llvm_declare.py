@@ -89,6 +89,3 @@ def text_global(module: Block, text: str, space: int, prefix: str) -> str:
 def address_props(name: str) -> dict[str, Attribute]:
     """Properties of an `llvm.mlir.addressof`."""
     return {"global_name": SymbolRefAttr(name)}
-
-
-__all__ = ["address_props", "declare", "make_function", "symbol_of", "text_global"]

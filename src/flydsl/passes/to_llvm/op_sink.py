@@ -229,20 +229,11 @@ class OpSink(Sink[SSAValue]):
         self.b.opn(FenceOp, (), (), {"ordering": int_attr(ORDERINGS[ordering], i64), "syncscope": StringAttr(scope)})
 
     def instruction(
-        self,
-        name: str,
-        intrinsic: str,
-        result: Attribute | None,
-        args: Sequence[SSAValue] = (),
-        types: Sequence[Attribute] = (),
-        *,
-        pure: bool = False,
-        bound: int | None = None,
-        defined: bool = False,
-        keywords: Mapping[str, str] = {},
-        immediates: Sequence[tuple[Attribute, int]] = (),
+        self, name: str, intrinsic: str, result: Attribute | None, args: Sequence[SSAValue] = (),
+        types: Sequence[Attribute] = (), *, pure: bool = False, bound: int | None = None, defined: bool = False,
+        keywords: Mapping[str, str] = {}, immediates: Sequence[tuple[Attribute, int]] = (),
         expand: Callable[[Sink[Any]], object] | None = None,
-    ) -> SSAValue:
+    ) -> SSAValue:  # fmt: skip
         found = () if result is None else (result,)
         if not name:
             props: dict[str, Attribute] = {"intrin": StringAttr(intrinsic)}
@@ -267,15 +258,9 @@ class OpSink(Sink[SSAValue]):
         return cast(SSAValue, op.results[0] if op.results else None)
 
     def call(
-        self,
-        name: str,
-        result: Attribute | None,
-        args: Sequence[SSAValue],
-        types: Sequence[Attribute],
-        *,
-        fixed: int | None = None,
-        memory: str | None = None,
-    ) -> SSAValue:
+        self, name: str, result: Attribute | None, args: Sequence[SSAValue], types: Sequence[Attribute], *,
+        fixed: int | None = None, memory: str | None = None,
+    ) -> SSAValue:  # fmt: skip
         output = None if result is None else llvm_type(result)
         inputs = [llvm_type(t) for t in types]
         type_ = declare(self.module_block, name, inputs[:fixed], output, variadic=fixed is not None)
@@ -314,6 +299,3 @@ class OpSink(Sink[SSAValue]):
 
 def _align(align: int) -> dict[str, Attribute]:
     return {"alignment": int_attr(align, i64)} if align else {}
-
-
-__all__ = ["OpSink"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp, UnrealizedConversionCastOp
 from xdsl.ir import SSAValue
 
-from ...errors import DSLCompileError
+from ...lowering.rebuild import failure_at
 from ..base import Pass
 
 
@@ -40,11 +40,10 @@ class ReconcileUnrealizedCastsPass(Pass):
                 op.detach()
                 op.erase()
             else:
-                error = DSLCompileError(
+                raise failure_at(
+                    op,
                     "failed to legalize operation 'builtin.unrealized_conversion_cast' that was explicitly marked "
                     f"illegal: {', '.join(str(v.type) for v in op.operands)} to "
-                    f"{', '.join(str(r.type) for r in op.results)}"
+                    f"{', '.join(str(r.type) for r in op.results)}",
                 )
-                error.ir_location = op.location  # pyright: ignore[reportAttributeAccessIssue]
-                raise error
         return module

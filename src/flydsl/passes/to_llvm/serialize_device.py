@@ -17,6 +17,7 @@ from ...errors import DSLCompileError
 from ...llvm import codegen
 from ...llvm.objects import code_object, link
 from ...llvm.text import abi_amdgpu, abi_nvptx
+from ...llvm.text.llvm_ops import untranslatable
 
 
 def serialize(module: gpu.ModuleOp, target: Attribute, format_: str) -> ObjectData:
@@ -28,9 +29,7 @@ def serialize(module: gpu.ModuleOp, target: Attribute, format_: str) -> ObjectDa
         raise DSLCompileError(f"linking bitcode into a device module is not supported: {target}")
     kernel = next((op for op in module.body.block.ops if isinstance(op, gpu.FuncOp)), None)
     if kernel is not None:
-        error = DSLCompileError(f"cannot be converted to LLVM IR: '{kernel.name}' is not of the llvm dialect")
-        error.ir_location = kernel.location  # pyright: ignore[reportAttributeAccessIssue]
-        raise error
+        raise untranslatable(kernel)
     level: int = target.field("O")
     if isinstance(target, RocdlTargetAttr):
         device = codegen.DeviceTarget.amdgpu(target.field("chip"), target.field("features"))
@@ -83,6 +82,3 @@ def _facts(kernel: code_object.KernelInfo | None) -> dict[str, Attribute]:
     if kernel.reqd_workgroup_size is not None:
         found["reqd_workgroup_size"] = DenseArrayBase.from_list(i32, list(kernel.reqd_workgroup_size))
     return dict(sorted(found.items()))
-
-
-__all__ = ["serialize"]

@@ -334,21 +334,9 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "COMPILE_BACKEND_TO_RUNTIME_KIND",
-    "CpuDeviceRuntime",
-    "CudaDeviceRuntime",
-    "Device",
-    "DeviceRuntime",
-    "RocmDeviceRuntime",
-    "device_runtime_state",
-    "ensure_compile_runtime_compatible",
-    "ensure_compile_runtime_pairing_from_env",
-    "get_device_runtime",
-    "list_device_runtimes",
-    "register_compile_runtime_mapping",
-    "register_device_runtime",
-    "reset_device_runtime",
-    "mapped_kind",
-    "runtime_kind_of_backend",
-    "set_backend_kind_resolver",
-]
+    "COMPILE_BACKEND_TO_RUNTIME_KIND", "CpuDeviceRuntime", "CudaDeviceRuntime", "Device", "DeviceRuntime",
+    "RocmDeviceRuntime", "device_runtime_state", "ensure_compile_runtime_compatible",
+    "ensure_compile_runtime_pairing_from_env", "get_device_runtime", "list_device_runtimes",
+    "register_compile_runtime_mapping", "register_device_runtime", "reset_device_runtime", "mapped_kind",
+    "runtime_kind_of_backend", "set_backend_kind_resolver",
+]  # fmt: skip

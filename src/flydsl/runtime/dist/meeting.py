@@ -177,6 +177,3 @@ def _received(link: socket.socket, length: int, files: int = 0) -> tuple[bytes, 
             raise ConnectionError("the other end has closed")
         got += part
     return got, found
-
-
-__all__ = ["Board", "Meeting", "SocketMeeting", "ThreadMeeting"]

@@ -194,6 +194,3 @@ def _in_processes(
             for ours, _ in pipes:
                 ours.close()
     return [results[rank] for rank in range(size)]
-
-
-__all__ = ["spawn"]

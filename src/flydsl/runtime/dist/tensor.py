@@ -196,6 +196,3 @@ def _numpy_type(name: str) -> Any:
     except ImportError as error:
         raise DSLTypeError("numpy has no bfloat16 of its own: install ml_dtypes") from error
     return ml_dtypes.bfloat16
-
-
-__all__ = ["BYTES", "DeviceArray", "Mapping", "SymmetricTensor", "dtype_name"]

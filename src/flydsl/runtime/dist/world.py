@@ -142,6 +142,3 @@ def connect(rank: int, size: int, folder: str | os.PathLike[str], *, timeout: fl
     world = World(SocketMeeting(rank, size, folder, timeout), runtime)
     runtime.set_device(world.device)
     return world
-
-
-__all__ = ["TIMEOUT", "World", "connect"]

@@ -252,6 +252,3 @@ def _merged(events: Sequence[Event]) -> tuple[list[Event], list[Range], int]:
             made.setdefault((found.name, seen[found.name]), found)
             seen[found.name] += 1
     return list(kept.values()), list(made.values()), left
-
-
-__all__ = ["Decoded", "Dims", "Event", "Range", "Shape", "decode"]

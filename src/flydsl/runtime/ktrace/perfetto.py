@@ -159,6 +159,3 @@ def chrome(launches: Sequence[LaunchTrace]) -> dict[str, object]:
             out.append(entry)
         start += launch.duration + GAP
     return {"traceEvents": out, "displayTimeUnit": "ns"}
-
-
-__all__ = ["GAP", "chrome", "encode"]

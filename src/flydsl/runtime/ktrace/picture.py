@@ -98,6 +98,3 @@ def page(title: str, parts: Sequence[tuple[str, str, Sequence[str]]], text: str)
         f"<!doctype html><meta charset='utf-8'><title>{escape(title)}</title><h1>{escape(title)}</h1>\n"
         f"{body}\n<pre>{escape(text)}</pre>\n"
     )
-
-
-__all__ = ["ROWS", "labels", "page", "svg"]

@@ -193,6 +193,3 @@ def parse_blocks(text: str) -> Blocks:
     except ValueError:
         pass
     raise DSLValueError(f"blocks of a trace are `x,y,z`, `first:last` or a number, got {text!r}")
-
-
-__all__ = ["Blocks", "RecordedLaunch", "Recorder", "open_buffer", "own_recorder", "parse_blocks"]

@@ -156,6 +156,3 @@ class Trace:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(writers[file.suffix]())
         return file
-
-
-__all__ = ["LaunchTrace", "NameSummary", "Trace"]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from flydsl.target import EXAMPLE
+from flydsl.tools.console import failed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,16 +28,12 @@ def run(options: argparse.Namespace) -> int:
     script = Path(options.file)
     for file in (script, *([Path(options.against)] if options.against else [])):
         if not file.is_file():
-            print(f"fly explore: there is no file {file}", file=sys.stderr)
-            return 2
+            return failed(f"fly explore: there is no file {file}")
     if not options.serve:
         return _write(script, options)
     if options.output or options.against:
         given = "--output" if options.output else "--against"
-        print(
-            f"fly explore: {given} is for the page in a file; --serve keeps the versions it has seen", file=sys.stderr
-        )
-        return 2
+        return failed(f"fly explore: {given} is for the page in a file; --serve keeps the versions it has seen")
     return _serve(script, options)
 
 
@@ -51,11 +47,9 @@ def _write(script: Path, options: argparse.Namespace) -> int:
         if options.against:
             data["others"] = [collect(Path(options.against), options.target)]
     except FlyDSLError as error:
-        print("\n".join([f"fly explore: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
-        return 1
+        return failed("\n".join([f"fly explore: {error}", *getattr(error, "__notes__", ())]), 1)
     if not data["functions"]:
-        print(f"fly explore: {script} called no jit function, so nothing was compiled", file=sys.stderr)
-        return 1
+        return failed(f"fly explore: {script} called no jit function, so nothing was compiled", 1)
     out = Path(options.output) if options.output else Path(script.stem + ".html")
     out.write_text(page(data), encoding="utf-8")
     names = ", ".join(f"{f['name']} for {', '.join(t['target'] for t in f['targets'])}" for f in data["functions"])

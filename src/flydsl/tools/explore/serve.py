@@ -115,6 +115,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing: the address has the token in it."""
-
-
-__all__ = ["ExploreServer"]

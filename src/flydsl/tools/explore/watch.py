@@ -118,6 +118,3 @@ class Watcher:
         if child is not None and child.poll() is None:
             child.kill()
             child.wait()
-
-
-__all__ = ["Watcher"]

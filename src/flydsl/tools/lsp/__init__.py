@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import sys
 
 from flydsl.target import EXAMPLE
+from flydsl.tools.console import failed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,8 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Speak the protocol until the editor ends it."""
     if importlib.util.find_spec("pygls") is None:
-        print("fly lsp: it needs the package pygls: pip install 'flydsl[lsp]'", file=sys.stderr)
-        return 2
+        return failed("fly lsp: it needs the package pygls: pip install 'flydsl[lsp]'")
     if options.target is not None:
         from flydsl.target import GPUTarget
 

@@ -212,6 +212,3 @@ def _markdown(value: FoundValue) -> str:
     if value["grid"]:
         parts.append(f"```text\n{value['grid']}\n```")
     return "\n\n".join(parts)
-
-
-__all__ = ["STAGES", "Document", "column_of", "units"]

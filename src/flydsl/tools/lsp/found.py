@@ -64,6 +64,3 @@ class Found(TypedDict):
 def nothing(*mistakes: FoundMistake) -> Found:
     """Mistakes alone."""
     return {"mistakes": list(mistakes), "values": [], "made": [], "functions": []}
-
-
-__all__ = ["Found", "FoundCode", "FoundFunction", "FoundMistake", "FoundText", "FoundValue", "nothing"]

@@ -177,10 +177,7 @@ def make(target: str | None, timeout: float) -> FlyServer:
         found = server.document(params.text_document.uri)
         return [
             types.InlayHint(
-                types.Position(each.line, each.column),
-                each.text,
-                kind=types.InlayHintKind.Type,
-                tooltip=each.more,
+                types.Position(each.line, each.column), each.text, kind=types.InlayHintKind.Type, tooltip=each.more
             )
             for each in found.inlay_hints(params.range.start.line, params.range.end.line)
         ]
@@ -217,6 +214,3 @@ def make(target: str | None, timeout: float) -> FlyServer:
         return {"uri": place.uri, "line": place.range.start.line}
 
     return server
-
-
-__all__ = ["FlyServer", "make", "serve"]

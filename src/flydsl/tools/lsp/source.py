@@ -146,6 +146,3 @@ def _names(tree: ast.AST) -> Iterator[tuple[ast.Name | ast.arg, str, int, int]]:
             for name in ast.walk(target):
                 if isinstance(name, ast.Name):
                     yield name, name.id, first, last
-
-
-__all__ = ["Function", "Hint", "Name", "Source", "hint_of", "parse"]

@@ -155,6 +155,3 @@ class Watch:
     def values(self) -> list[FoundValue]:
         """In the order of the trace."""
         return list(self.found.values())
-
-
-__all__ = ["Watch", "describe", "grid_of"]

@@ -18,14 +18,6 @@ from .flow import check_kernels, kernel_names, run_flow
 from .python import LLVMModule, PassHooks, around_pass, run_stage
 
 __all__ = [
-    "LLVMModule",
-    "PassConfig",
-    "PassHooks",
-    "Plugin",
-    "around_pass",
-    "check_kernels",
-    "kernel_names",
-    "resolve",
-    "run_flow",
-    "run_stage",
-]
+    "LLVMModule", "PassConfig", "PassHooks", "Plugin", "around_pass", "check_kernels", "kernel_names", "resolve",
+    "run_flow", "run_stage",
+]  # fmt: skip

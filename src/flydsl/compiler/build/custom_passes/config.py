@@ -13,8 +13,9 @@ from flydsl import config as env
 from flydsl.compiler.backends._fingerprint import file_digest
 from flydsl.compiler.build.pass_options import external_codegen
 from flydsl.compiler.build.user_passes import POINTS, Activation, IRPass, activate, enabled, split_activations
-from flydsl.compiler.key import dependencies
 from flydsl.compiler.key.cache_key import digest
+from flydsl.compiler.key.function_key import FunctionKey
+from flydsl.compiler.key.walk import function_key
 from flydsl.errors import (
     CacheWarning,
     DSLRuntimeError,
@@ -122,7 +123,7 @@ def _tool_identity(name: str) -> list[str]:
     return [name, ".".join(map(str, tool.version)), *(file_digest(path) for path in files)]
 
 
-_keys: dict[IRPass, dependencies.FunctionKey] = {}
+_keys: dict[IRPass, FunctionKey] = {}
 
 
 def _python_identity(what: IRPass) -> str | None:
@@ -130,10 +131,10 @@ def _python_identity(what: IRPass) -> str | None:
     key = _keys.get(what)
     try:
         if key is None or not key.check(environment=False):
-            key = _keys[what] = dependencies.function_key(what.function, environment=False)
+            key = _keys[what] = function_key(what.function, environment=False)
     except DSLRuntimeError:
         # A global it reads has changed: unlike a kernel, a pass is simply another one then.
-        key = _keys[what] = dependencies.function_key(what.function, environment=False)
+        key = _keys[what] = function_key(what.function, environment=False)
     except (OSError, TypeError) as error:
         env.warn(f"results of pass '{what.name}' are not kept on disk: {error}", CacheWarning, stacklevel=5)
         return None

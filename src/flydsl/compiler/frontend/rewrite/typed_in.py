@@ -84,6 +84,3 @@ def how_to(filename: str) -> str:
         "Put the function in a file, or in a notebook cell; for generated code, register the text first: "
         "linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)"
     )
-
-
-__all__ = ["how_to", "typed_in"]

@@ -291,6 +291,3 @@ def older() -> Routine:
 
     history.walk(r, r.at(r["record"], MORE), each)
     return r
-
-
-__all__ = ["GLOBALS", "TABLE_LINE", "access", "older", "watch"]

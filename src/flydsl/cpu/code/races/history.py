@@ -13,30 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....llvm.text.routine import Routine, Value
+from .. import shadow as S
 from ..block import RANK
-from ..shadow import (
-    AGENT_THREAD,
-    ASYNC,
-    ATOMIC,
-    CLOCK_MASK,
-    HOW,
-    LINES,
-    MORE,
-    NEVER,
-    NOT_THERE_YET,
-    RACE_WITH_READ,
-    RACE_WITH_WRITE,
-    READ,
-    STILL_READ,
-    SYNC_COUNTS,
-    TICKET,
-    WARP_BITS,
-    WRITES,
-    shadow_of,
-    tell,
-    thread_at,
-    warp_of,
-)
+from ..shadow import shadow_of, tell, thread_at, warp_of
 from .seen import SEEN
 
 NODE = 48
@@ -135,10 +114,10 @@ def _remember() -> Routine:
     r = Routine("fly_check_remember", "void", "ptr head, i64 block, i64 cell, i64 meta, i64 time, i64 bits")
     cell = r["cell"]
     thread = (cell >> 52) & NO_THREAD
-    bits = r.choose(thread > AGENT_THREAD, r.number(0), r["bits"])
+    bits = r.choose(thread > S.AGENT_THREAD, r.number(0), r["bits"])
     warp, ticket = (thread - 1) >> bits, thread.is_(NO_THREAD)
     lane = r.number(1) << ((thread - 1) & ((r.number(1) << bits) - 1) & 63)
-    met, clock = cell & CLOCK_MASK, (cell >> 26) & CLOCK_MASK
+    met, clock = cell & S.CLOCK_MASK, (cell >> 26) & S.CLOCK_MASK
 
     def each(node: Value) -> None:
         other = r.load("i64", node, CELL)
@@ -146,10 +125,10 @@ def _remember() -> Routine:
         same = same & (other >> 63).is_(cell >> 63) & ((((other >> 52) & NO_THREAD) - 1) >> bits).is_(warp)
         with r.when(same & (~ticket | other.is_(cell))):
             # The later of two accesses of a warp stands for both.
-            since = other & CLOCK_MASK
+            since = other & S.CLOCK_MASK
             lanes = r.load("i64", node, LANES)
             with r.when(met >= since):
-                later = (met > since) | (clock >= ((other >> 26) & CLOCK_MASK))
+                later = (met > since) | (clock >= ((other >> 26) & S.CLOCK_MASK))
                 r.store("i64", r.choose(met.is_(since), lanes | lane, lane), node, LANES)
                 r.store("i64", r.choose(later, cell, other), node, CELL)
                 r.store("i64", r["meta"], node, META)
@@ -172,12 +151,12 @@ def before(r: Routine, node: Value, known: Value) -> Value:
     cell = r.load("i64", node, CELL)
     who = ((cell >> 52) & NO_THREAD) - 1
     warp = warp_of(r, shadow, t)
-    lane = r.number(1) << (t & ((r.number(1) << r.load("i64", shadow, WARP_BITS)) - 1))
-    met = r.load("i32", r.at(shadow, warp * 4 + SYNC_COUNTS), 0, 4).to("i64") & CLOCK_MASK
+    lane = r.number(1) << (t & ((r.number(1) << r.load("i64", shadow, S.WARP_BITS)) - 1))
+    met = r.load("i32", r.at(shadow, warp * 4 + S.SYNC_COUNTS), 0, 4).to("i64") & S.CLOCK_MASK
     # Of the last lane the own one knows; others of the warp did the same.
-    own = (cell >> 63).is_(0) & who.is_(t) & (cell & CLOCK_MASK).is_(met)
+    own = (cell >> 63).is_(0) & who.is_(t) & (cell & S.CLOCK_MASK).is_(met)
     others = (r.load("i64", node, LANES) & ~lane).is_not(0)
-    clock = ((cell >> 26) & CLOCK_MASK).to("i32")
+    clock = ((cell >> 26) & S.CLOCK_MASK).to("i32")
     return r.choose(own & others, clock <= r.load("i32", thread_at(r, shadow, t), warp * 4, 4), known)
 
 
@@ -186,40 +165,40 @@ def _history() -> Routine:
     r = Routine(
         "fly_check_history", "void", "ptr state, i64 t, ptr cell, i64 at, i32 how, i1 differs, ptr table"
     )  # fmt: skip
-    writes, atomic = ((r["how"] & bit).is_not(0) for bit in (WRITES, ATOMIC))
+    writes, atomic = ((r["how"] & bit).is_not(0) for bit in (S.WRITES, S.ATOMIC))
     mine = r.load("i64", r["state"], RANK)
 
     def each(node: Value) -> Value:
         cell, rank, word = (r.load("i64", node, place) for place in (CELL, BLOCK, META))
         last = r.value_of("fly_check_before", "i1", r["state"], r["t"], cell, rank)
         known = r.choose(rank.is_(mine), before(r, node, last), last)
-        wrote = (word & 0xFF).is_not(READ)
-        both = atomic & ((word >> 8) & ATOMIC).is_not(0)
+        wrote = (word & 0xFF).is_not(S.READ)
+        both = atomic & ((word >> 8) & S.ATOMIC).is_not(0)
         collides = (writes | wrote) & r["differs"] & ~both & ~known
         copied = (cell >> 63).is_not(0)
         there = r.load("ptr", Value(r, "ptr", "@fly_source_lines"), (word >> 32) * 8, 8)
         for flag, which in (
-            (wrote & copied, NOT_THERE_YET),
-            (wrote & ~copied, RACE_WITH_WRITE),
-            (~wrote & copied, STILL_READ),
-            (~wrote & ~copied, RACE_WITH_READ),
+            (wrote & copied, S.NOT_THERE_YET),
+            (wrote & ~copied, S.RACE_WITH_WRITE),
+            (~wrote & copied, S.STILL_READ),
+            (~wrote & ~copied, S.RACE_WITH_READ),
         ):
             with r.when(collides & flag):
                 tell(r, r["table"], which, r["at"], r["t"], cell, there)
         return known & writes & ~atomic
 
-    walk(r, r.at(r["cell"], MORE), each)
+    walk(r, r.at(r["cell"], S.MORE), each)
     return r
 
 
 def keep(r: Routine, cell: Value, kind: Value, done: Value, bits: Value) -> None:
     """Move what a byte of shared memory has at one of its places into the list, before another access goes there."""
-    flags = r.load("i32", cell, HOW, 4).to("i64")
+    flags = r.load("i32", cell, S.HOW, 4).to("i64")
     rank = (flags >> (kind * 4)) & 15
-    how = ((flags >> (kind + 16)) & 1) * ATOMIC
-    line = r.load("i16", cell, kind * 2 + LINES, 2).to("i64")
-    word = meta(r, r.choose(kind.is_(READ + 1), r.number(READ), kind), how, 0, line)
-    r.call("fly_check_remember", "void", r.at(cell, MORE), rank, done, word, ("i64", 0), bits)
+    how = ((flags >> (kind + 16)) & 1) * S.ATOMIC
+    line = r.load("i16", cell, kind * 2 + S.LINES, 2).to("i64")
+    word = meta(r, r.choose(kind.is_(S.READ + 1), r.number(S.READ), kind), how, 0, line)
+    r.call("fly_check_remember", "void", r.at(cell, S.MORE), rank, done, word, ("i64", 0), bits)
 
 
 def settle(r: Routine, cell: Value, who: Value, reading: Value, mark: Value) -> None:
@@ -228,12 +207,12 @@ def settle(r: Routine, cell: Value, who: Value, reading: Value, mark: Value) -> 
 
         def each(node: Value) -> None:
             value, word = r.load("i64", node, CELL), r.load("i64", node, META)
-            never = (value >> 63).is_not(0) & ((value >> 26) & CLOCK_MASK).is_(NEVER)
-            read = (word & 0xFF).is_(READ)
+            never = (value >> 63).is_not(0) & ((value >> 26) & S.CLOCK_MASK).is_(S.NEVER)
+            read = (word & 0xFF).is_(S.READ)
             with r.when(never & ((value >> 52) & NO_THREAD).is_(who + 1) & read.is_(reading)):
                 r.store("i64", mark, node, CELL)
 
-        walk(r, r.at(cell, MORE), each)
+        walk(r, r.at(cell, S.MORE), each)
 
 
 # --- tickets ----------------------------------------------------------------------------------------------------------
@@ -242,19 +221,19 @@ def settle(r: Routine, cell: Value, who: Value, reading: Value, mark: Value) -> 
 def _ticket() -> Routine:
     """The mark of what the copy that a thread is about to issue does to global memory."""
     r = Routine("fly_check_ticket", "i64", "ptr state, i64 t")
-    at = r.at(thread_at(r, shadow_of(r), r["t"]), TICKET)
+    at = r.at(thread_at(r, shadow_of(r), r["t"]), S.TICKET)
     with r.when(r.load("i64", at).is_(0)):
         number = _grow(r, "tickets", 16)
         entry = r.at(r.load("ptr", _global(r, "tickets"), 0, 8), number * 16)
         r.store("i64", 0, entry, 8, 8)
         r.store("i64", number, at)
-    r.give(r.load("i64", at) | (NO_THREAD << 52) | ASYNC)
+    r.give(r.load("i64", at) | (NO_THREAD << 52) | S.ASYNC)
     return r
 
 
 def take_ticket(r: Routine, t: Value) -> Value:
     """The ticket that a thread has opened, which then has none; 0 is no ticket."""
-    at = r.at(thread_at(r, shadow_of(r), t), TICKET)
+    at = r.at(thread_at(r, shadow_of(r), t), S.TICKET)
     number = r.load("i64", at)
     r.store("i64", 0, at)
     return number
@@ -283,9 +262,3 @@ def resolve(r: Routine, block: Value, cell: Value) -> tuple[Value, Value, Value]
 def history_routines() -> list[Routine]:
     """The routines of this file."""
     return [_remember(), _history(), _ticket()]
-
-
-__all__ = [
-    "NO_WARPS", "before", "count", "exact", "fill_in", "globals_text", "history_routines", "keep", "meta",
-    "resolve", "settle", "take_ticket", "walk",
-]  # fmt: skip

@@ -52,6 +52,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ....ir.builder import i32_list
 from ....ir.emitter import operands_of
+from ....ir.op_text import type_after, write
 from ....ir.types import dense_ints
 from ..keyword_attr import BracketedKeywordAttr, KeywordAttr
 
@@ -222,13 +223,9 @@ class ModuleOp(IRDLOperation):
         printer.print_string(" ")
         printer.print_symbol_name(self.sym_name.data)
         if self.offloadingHandler is not None:
-            printer.print_string(" <")
-            printer.print_attribute(self.offloadingHandler)
-            printer.print_string(">")
+            write(printer, " <", self.offloadingHandler, ">")
         if self.targets is not None:
-            printer.print_string(" [")
-            printer.print_list(self.targets.data, printer.print_attribute)
-            printer.print_string("]")
+            write(printer, " [", self.targets.data, "]")
         if self.attributes:
             printer.print_op_attributes(self.attributes, print_keyword=True)
         printer.print_string(" ")
@@ -342,9 +339,7 @@ class FuncOp(IRDLOperation):
         count = len(self.function_type.inputs.data)
         listed(block.args[:count] if block is not None else (), self.arg_attrs)
         if results := self.function_type.outputs.data:
-            printer.print_string(" -> " if len(results) == 1 else " -> (")
-            printer.print_list(results, printer.print_attribute)
-            printer.print_string("" if len(results) == 1 else ")")
+            write(printer, " -> " if len(results) == 1 else " -> (", results, "" if len(results) == 1 else ")")
         workgroup, private = self.attributions
         for word, values, attrs in (
             ("workgroup", workgroup, self.workgroup_attrib_attrs),
@@ -442,8 +437,7 @@ class LaunchFuncOp(IRDLOperation):
         stream_type: Attribute = token
         if parser.parse_optional_punctuation("<") is not None:
             stream = [parser.parse_unresolved_operand()]
-            parser.parse_punctuation(":")
-            stream_type = parser.parse_type()
+            stream_type = type_after(parser, ":")
             parser.parse_punctuation(">")
         kernel = parser.parse_attribute()
 
@@ -495,34 +489,23 @@ class LaunchFuncOp(IRDLOperation):
         if self.asyncToken is not None:
             printer.print_string(" async")
         if self.asyncDependencies:
-            printer.print_string(" [")
-            printer.print_list(self.asyncDependencies, printer.print_operand)
-            printer.print_string("]")
+            write(printer, " [", self.asyncDependencies, "]")
         if self.asyncObject is not None:
-            printer.print_string(" <")
-            printer.print_operand(self.asyncObject)
-            printer.print_string(" : ")
-            printer.print_attribute(self.asyncObject.type)
-            printer.print_string(">")
-        printer.print_string(" ")
-        printer.print_attribute(self.kernel)
+            write(printer, " <", self.asyncObject, " : ", self.asyncObject.type, ">")
+        write(printer, " ", self.kernel)
         if self.clusterSizeX is not None:
             self._dims(printer, "clusters", self.parts.cluster)
         self._dims(printer, "blocks", self.parts.grid)
         self._dims(printer, "threads", self.parts.block)
         if self.gridSizeX.type != _index:
-            printer.print_string(" : ")
-            printer.print_attribute(self.gridSizeX.type)
+            write(printer, " : ", self.gridSizeX.type)
         if self.dynamicSharedMemorySize is not None:
-            printer.print_string(" dynamic_shared_memory_size ")
-            printer.print_operand(self.dynamicSharedMemorySize)
+            write(printer, " dynamic_shared_memory_size ", self.dynamicSharedMemorySize)
         if self.kernelOperands:
             printer.print_string(" args(")
 
             def argument(value: SSAValue) -> None:
-                printer.print_operand(value)
-                printer.print_string(" : ")
-                printer.print_attribute(value.type)
+                write(printer, value, " : ", value.type)
 
             printer.print_list(self.kernelOperands, argument)
             printer.print_string(")")
@@ -530,9 +513,7 @@ class LaunchFuncOp(IRDLOperation):
 
     @staticmethod
     def _dims(printer: Printer, word: str, values: Sequence[SSAValue]) -> None:
-        printer.print_string(f" {word} in (")
-        printer.print_list(values, printer.print_operand)
-        printer.print_string(")")
+        write(printer, f" {word} in (", values, ")")
 
 
 GPU_OPS = [

@@ -13,6 +13,8 @@ from xdsl.printer import Printer
 from xdsl.traits import SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
+from ....ir.op_text import type_after, write
+
 FORMATS = {"offload": 1, "assembly": 2, "bin": 3, "fatbin": 4}
 """Kinds of content; `fatbin` is not written."""
 
@@ -27,8 +29,7 @@ class KernelMetadataAttr(Data[tuple[str, Attribute, ArrayAttr | None, Dictionary
     def parse_parameter(cls, parser: AttrParser) -> tuple[str, Attribute, ArrayAttr | None, DictionaryAttr | None]:
         parser.parse_punctuation("<")
         name = parser.parse_str_literal()
-        parser.parse_punctuation(",")
-        type_ = parser.parse_type()
+        type_ = type_after(parser, ",")
         found: dict[str, Attribute] = {}
         while parser.parse_optional_punctuation(",") is not None:
             word = parser.parse_identifier()
@@ -48,12 +49,10 @@ class KernelMetadataAttr(Data[tuple[str, Attribute, ArrayAttr | None, Dictionary
         name, type_, arg_attrs, metadata = self.data
         printer.print_string("<")
         printer.print_string_literal(name)
-        printer.print_string(", ")
-        printer.print_attribute(type_)
+        write(printer, ", ", type_)
         for word, value in (("arg_attrs", arg_attrs), ("metadata", metadata)):
             if value is not None:
-                printer.print_string(f", {word} = ")
-                printer.print_attribute(value)
+                write(printer, f", {word} = ", value)
         printer.print_string(">")
 
 
@@ -71,9 +70,7 @@ class KernelTableAttr(Data[tuple[KernelMetadataAttr, ...]]):
         return tuple(cast(Sequence[KernelMetadataAttr], rows))
 
     def print_parameter(self, printer: Printer) -> None:
-        printer.print_string("<[")
-        printer.print_list(self.data, printer.print_attribute)
-        printer.print_string("]>")
+        write(printer, "<[", self.data, "]>")
 
 
 class ObjectData:
@@ -147,11 +144,9 @@ class ObjectAttr(Data[ObjectData]):
 
     def print_parameter(self, printer: Printer) -> None:
         d = self.data
-        printer.print_string("<")
-        printer.print_attribute(d.target)
+        write(printer, "<", d.target)
         if d.properties is not None:
-            printer.print_string(", properties = ")
-            printer.print_attribute(d.properties)
+            write(printer, ", properties = ", d.properties)
         if d.kernels is not None:
             printer.print_string(", kernels = ")
             d.kernels.print_parameter(printer)
@@ -176,9 +171,7 @@ class SelectObjectAttr(Data[Attribute | None]):
 
     def print_parameter(self, printer: Printer) -> None:
         if self.data is not None:
-            printer.print_string("<")
-            printer.print_attribute(self.data)
-            printer.print_string(">")
+            write(printer, "<", self.data, ">")
 
 
 @irdl_op_definition
@@ -216,14 +209,10 @@ class BinaryOp(IRDLOperation):
         printer.print_symbol_name(self.sym_name.data)
         handler = self.offloadingHandler
         if handler != SelectObjectAttr(None):
-            printer.print_string(" <")
-            printer.print_attribute(handler)
-            printer.print_string(">")
+            write(printer, " <", handler, ">")
         if self.attributes:
             printer.print_op_attributes(self.attributes, print_keyword=True)
-        printer.print_string(" [")
-        printer.print_list(self.objects.data, printer.print_attribute)
-        printer.print_string("]")
+        write(printer, " [", self.objects.data, "]")
 
 
 BINARY_OPS = [BinaryOp]

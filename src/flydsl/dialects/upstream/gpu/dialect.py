@@ -15,5 +15,3 @@ Gpu = Dialect(
     [*GPU_OPS, *ID_OPS, *WARP_OPS, *BINARY_OPS],
     [DimensionAttr, ShuffleModeAttr, BarrierScopeAttr, AsyncTokenType, AddressSpaceAttr, *WARP_ATTRS, *BINARY_ATTRS],
 )
-
-__all__ = ["Gpu"]

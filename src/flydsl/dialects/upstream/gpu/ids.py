@@ -56,13 +56,5 @@ class NumSubgroupsOp(NullaryOp):
     name = "gpu.num_subgroups"
 
 
-ID_OPS = [
-    GlobalIdOp,
-    ClusterIdOp,
-    ClusterDimOp,
-    ClusterBlockIdOp,
-    ClusterDimBlocksOp,
-    SubgroupIdOp,
-    NumSubgroupsOp,
-]
+ID_OPS = [GlobalIdOp, ClusterIdOp, ClusterDimOp, ClusterBlockIdOp, ClusterDimBlocksOp, SubgroupIdOp, NumSubgroupsOp]
 """The ops of this file."""

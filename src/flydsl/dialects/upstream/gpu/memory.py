@@ -13,6 +13,3 @@ class AddressSpaceAttr(BracketedKeywordAttr):
 
     name = "gpu.address_space"
     choices = ("global", "workgroup", "private", "constant")
-
-
-__all__ = ["AddressSpaceAttr"]

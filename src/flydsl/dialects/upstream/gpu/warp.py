@@ -25,6 +25,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from ....ir.op_text import type_after, write
 from ..keyword_attr import KeywordAttr
 
 
@@ -82,8 +83,7 @@ class SubgroupBroadcastOp(IRDLOperation):
         kind = BroadcastAttr(BroadcastAttr.parse_parameter(parser))
         lane = parser.parse_optional_unresolved_operand()
         attrs = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
+        type_ = type_after(parser, ":")
         operands = [parser.resolve_operand(value, type_)]
         if lane is not None:
             operands.append(parser.resolve_operand(lane, i32))
@@ -92,19 +92,13 @@ class SubgroupBroadcastOp(IRDLOperation):
         )
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.value)
-        printer.print_string(", first_active_lane" if self.lane is None else ", specific_lane ")
+        write(printer, " ", self.value, ", first_active_lane" if self.lane is None else ", specific_lane ")
         if self.lane is not None:
             printer.print_operand(self.lane)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.value.type)
+        write(printer, self.attributes, " : ", self.value.type)
 
 
 WARP_OPS = [BallotOp, VoteOp, SubgroupBroadcastOp]
 """The ops of this file."""
 WARP_ATTRS = [BroadcastAttr]
 """The attributes of this file."""
-
-__all__ = ["WARP_ATTRS", "WARP_OPS", "BallotOp", "SubgroupBroadcastOp", "VoteOp"]

@@ -9,35 +9,18 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from xdsl.dialects import llvm as xllvm
-from xdsl.dialects.builtin import (
-    DenseArrayBase,
-    IntAttr,
-    IntegerAttr,
-    NoneAttr,
-    StringAttr,
-    UnitAttr,
-    i1,
-    i32,
-    i64,
-)
+from xdsl.dialects.builtin import DenseArrayBase, IntAttr, IntegerAttr, NoneAttr, StringAttr, UnitAttr, i1, i32, i64
 from xdsl.dialects.llvm import LLVMPointerType
 from xdsl.ir import Attribute
-from xdsl.irdl import (
-    IRDLOperation,
-    irdl_op_definition,
-    operand_def,
-    opt_prop_def,
-    prop_def,
-    result_def,
-    traits_def,
-)
+from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 
+from ....ir.op_text import type_after, write
 from ....ir.types import dense_ints
 from ..keyword_attr import parse_word
-from ..op_text import parse_dict, parse_types, print_dict, print_types
+from ..op_text import parse_dict, parse_types, print_dict
 from .gep import GEP_DYNAMIC, GEPOp
 from .memory import ORDERING_WORDS, ORDERINGS, LoadOp, StoreOp, parse_ordering, parse_scope, print_scope
 from .struct import StructType, packed_struct
@@ -79,8 +62,7 @@ class ExtractValueOp(IRDLOperation):
         unresolved = parser.parse_unresolved_operand()
         at = parser.parse_comma_separated_list(Parser.Delimiter.SQUARE, parser.parse_integer)
         attrs = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
+        type_ = type_after(parser, ":")
         return cls.create(
             operands=[parser.resolve_operand(unresolved, type_)],
             result_types=[_field_at(type_, at)],
@@ -89,12 +71,15 @@ class ExtractValueOp(IRDLOperation):
         )
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.container)
-        printer.print_string(f"[{', '.join(map(str, dense_ints(self.position)))}]")
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.container.type)
+        write(
+            printer,
+            " ",
+            self.container,
+            f"[{', '.join(map(str, dense_ints(self.position)))}]",
+            self.attributes,
+            " : ",
+            self.container.type,
+        )
 
 
 @irdl_op_definition
@@ -116,8 +101,7 @@ class InsertValueOp(IRDLOperation):
         container = parser.parse_unresolved_operand()
         at = parser.parse_comma_separated_list(Parser.Delimiter.SQUARE, parser.parse_integer)
         attrs = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
+        type_ = type_after(parser, ":")
         return cls.create(
             operands=parser.resolve_operands([container, value], [type_, _field_at(type_, at)], pos),
             result_types=[type_],
@@ -126,14 +110,17 @@ class InsertValueOp(IRDLOperation):
         )
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.value)
-        printer.print_string(", ")
-        printer.print_operand(self.container)
-        printer.print_string(f"[{', '.join(map(str, dense_ints(self.position)))}]")
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.container.type)
+        write(
+            printer,
+            " ",
+            self.value,
+            ", ",
+            self.container,
+            f"[{', '.join(map(str, dense_ints(self.position)))}]",
+            self.attributes,
+            " : ",
+            self.container.type,
+        )
 
 
 def _field_at(type_: Attribute, at: Sequence[int]) -> Attribute:
@@ -185,13 +172,11 @@ class AtomicRMWOp(IRDLOperation):
         )
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(f" {ATOMIC_BINARY[self.bin_op.value.data]} ")
-        printer.print_list(self.operands, printer.print_operand)
+        write(printer, f" {ATOMIC_BINARY[self.bin_op.value.data]} ", self.operands)
         print_scope(printer, self.syncscope)
         printer.print_string(f" {ORDERING_WORDS[self.ordering.value.data]}")
         print_dict(printer, self, ("bin_op", "ordering", "syncscope"))
-        printer.print_string(" : ")
-        print_types(printer, self.operands)
+        write(printer, " : ", [v.type for v in self.operands])
 
 
 AllocaOp = xllvm.AllocaOp
@@ -204,27 +189,7 @@ BitcastOp = xllvm.BitcastOp
 LLVMArrayType = xllvm.LLVMArrayType
 
 __all__ = [
-    "ATOMIC_BINARY",
-    "GEP_DYNAMIC",
-    "ORDERINGS",
-    "AddressOfOp",
-    "AllocaOp",
-    "BitcastOp",
-    "CallIntrinsicOp",
-    "GEPOp",
-    "GlobalOp",
-    "InlineAsmOp",
-    "IntToPtrOp",
-    "LLVMArrayType",
-    "LLVMPointerType",
-    "LoadOp",
-    "PtrToIntOp",
-    "StoreOp",
-    "StructType",
-    "UndefOp",
-    "UnitAttr",
-    "address_space",
-    "i32",
-    "packed_struct",
-    "ptr",
-]
+    "ATOMIC_BINARY", "GEP_DYNAMIC", "ORDERINGS", "AddressOfOp", "AllocaOp", "BitcastOp", "CallIntrinsicOp", "GEPOp",
+    "GlobalOp", "InlineAsmOp", "IntToPtrOp", "LLVMArrayType", "LLVMPointerType", "LoadOp", "PtrToIntOp", "StoreOp",
+    "StructType", "UndefOp", "UnitAttr", "address_space", "i32", "packed_struct", "ptr",
+]  # fmt: skip

@@ -9,6 +9,7 @@ from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, opt_prop_d
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 
+from ....ir.op_text import type_after, write
 from ..op_text import parse_dict, print_dict
 from .memory import ORDERING_WORDS, parse_ordering, parse_scope, print_scope
 from .struct import StructType
@@ -47,10 +48,8 @@ class CmpXchgOp(IRDLOperation):
         props["success_ordering"] = parse_ordering(parser)
         props["failure_ordering"] = parse_ordering(parser)
         more, attrs = parse_dict(parser, cls)
-        parser.parse_punctuation(":")
-        where = parser.parse_type()
-        parser.parse_punctuation(",")
-        type_ = parser.parse_type()
+        where = type_after(parser, ":")
+        type_ = type_after(parser, ",")
         return cls.create(
             operands=parser.resolve_operands(operands, [where, type_, type_], pos),
             result_types=[cmpxchg_type(type_)],
@@ -59,17 +58,17 @@ class CmpXchgOp(IRDLOperation):
         )
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" weak" if self.weak is not None else "")
-        printer.print_string(" volatile " if self.volatile_ is not None else " ")
-        printer.print_list(self.operands, printer.print_operand)
+        write(
+            printer,
+            " weak" if self.weak is not None else "",
+            " volatile " if self.volatile_ is not None else " ",
+            self.operands,
+        )
         print_scope(printer, self.syncscope)
         for ordering in (self.success_ordering, self.failure_ordering):
             printer.print_string(f" {ORDERING_WORDS[ordering.value.data]}")
         print_dict(printer, self, ("weak", "volatile_", "syncscope", "success_ordering", "failure_ordering"))
-        printer.print_string(" : ")
-        printer.print_attribute(self.ptr.type)
-        printer.print_string(", ")
-        printer.print_attribute(self.val.type)
+        write(printer, " : ", self.ptr.type, ", ", self.val.type)
 
 
 @irdl_op_definition
@@ -89,11 +88,8 @@ class FenceOp(IRDLOperation):
 
     def print(self, printer: Printer) -> None:
         print_scope(printer, self.syncscope)
-        printer.print_string(f" {ORDERING_WORDS[self.ordering.value.data]}")
-        printer.print_op_attributes(self.attributes)
+        write(printer, f" {ORDERING_WORDS[self.ordering.value.data]}", self.attributes)
 
 
 LLVM_ATOMIC_OPS = [CmpXchgOp, FenceOp]
 """The ops of this file."""
-
-__all__ = ["LLVM_ATOMIC_OPS", "CmpXchgOp", "FenceOp", "cmpxchg_type"]

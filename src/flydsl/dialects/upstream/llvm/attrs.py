@@ -10,6 +10,8 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
+from ....ir.op_text import write
+
 LOOP_ATTRIBUTE = "llvm.loop_annotation"
 """What is asked of a loop: an attribute of the loop, then of the branch that closes it."""
 _UNROLL_FIELDS = ("disable", "count", "runtimeDisable", "full", "followupUnrolled", "followupRemainder", "followupAll")
@@ -36,8 +38,7 @@ class LoopUnrollAttr(Data[tuple[tuple[str, Attribute], ...]]):
         printer.print_string("<")
 
         def field(pair: tuple[str, Attribute]) -> None:
-            printer.print_string(f"{pair[0]} = ")
-            printer.print_attribute(pair[1])
+            write(printer, f"{pair[0]} = ", pair[1])
 
         printer.print_list(self.data, field)
         printer.print_string(">")

@@ -23,8 +23,9 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import IsTerminator
 
+from ....ir.op_text import write
 from ....ir.types import dense_ints
-from ..op_text import parse_dict, parse_operands, parse_types, print_dict, print_types
+from ..op_text import parse_dict, parse_operands, parse_types, print_dict
 from .attrs import LoopAnnotationAttr
 
 
@@ -44,11 +45,7 @@ def _parse_target(parser: Parser) -> tuple[Block, list[SSAValue]]:
 def _print_target(printer: Printer, block: Block, values: Sequence[SSAValue]) -> None:
     printer.print_block_name(block)
     if values:
-        printer.print_string("(")
-        printer.print_list(values, printer.print_operand)
-        printer.print_string(" : ")
-        print_types(printer, values)
-        printer.print_string(")")
+        write(printer, "(", values, " : ", [v.type for v in values], ")")
 
 
 @irdl_op_definition
@@ -108,9 +105,7 @@ class CondBrOp(IRDLOperation):
         )
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.cond)
-        printer.print_string(", ")
+        write(printer, " ", self.cond, ", ")
         _print_target(printer, self.then_block, self.then_arguments)
         printer.print_string(", ")
         _print_target(printer, self.else_block, self.else_arguments)
@@ -139,12 +134,7 @@ class SwitchOp(IRDLOperation):
         rest = list(self.case_operands)
         found: list[tuple[int, Block, list[SSAValue]]] = []
         sizes = dense_ints(self.case_operand_segments)
-        for number, block, size in zip(
-            dense_ints(self.case_values),
-            self.case_destinations,
-            sizes,
-            strict=True,
-        ):
+        for number, block, size in zip(dense_ints(self.case_values), self.case_destinations, sizes, strict=True):
             found.append((int(number), block, rest[:size]))
             rest = rest[size:]
         return found
@@ -187,11 +177,7 @@ class SwitchOp(IRDLOperation):
         return made
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.value)
-        printer.print_string(" : ")
-        printer.print_attribute(self.value.type)
-        printer.print_string(", ")
+        write(printer, " ", self.value, " : ", self.value.type, ", ")
         _print_target(printer, self.default_destination, self.default_operands)
         printer.print_string(" [")
 
@@ -200,8 +186,7 @@ class SwitchOp(IRDLOperation):
             _print_target(printer, one[1], one[2])
 
         printer.print_list(self.cases(), case)
-        printer.print_string("]")
-        printer.print_op_attributes(self.attributes)
+        write(printer, "]", self.attributes)
 
 
 LLVM_BRANCH_OPS = [BrOp, CondBrOp, SwitchOp]

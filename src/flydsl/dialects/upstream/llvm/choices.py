@@ -14,6 +14,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from ....ir.op_text import type_after, write
 from ..op_text import parse_dict, print_dict
 
 _PREDICATES = CMPF_COMPARISON_OPERATIONS
@@ -49,8 +50,7 @@ class FCmpOp(IRDLOperation):
         parser.parse_punctuation(",")
         b = parser.parse_unresolved_operand()
         props, attrs = parse_dict(parser, cls)
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
+        type_ = type_after(parser, ":")
         return cls.create(
             operands=parser.resolve_operands([a, b], [type_, type_], start),
             result_types=[_flag_type(type_)],
@@ -60,11 +60,9 @@ class FCmpOp(IRDLOperation):
 
     def print(self, printer: Printer) -> None:
         number: Any = self.predicate.value.data
-        printer.print_string(f' "{_PREDICATES[number]}" ')
-        printer.print_list((self.lhs, self.rhs), printer.print_operand)
+        write(printer, f' "{_PREDICATES[number]}" ', (self.lhs, self.rhs))
         print_dict(printer, self, ("predicate",))
-        printer.print_string(" : ")
-        printer.print_attribute(self.lhs.type)
+        write(printer, " : ", self.lhs.type)
 
 
 @irdl_op_definition
@@ -90,10 +88,8 @@ class SelectOp(IRDLOperation):
         pos = parser.pos
         operands = parser.parse_comma_separated_list(Parser.Delimiter.NONE, parser.parse_unresolved_operand)
         props, attrs = parse_dict(parser, cls)
-        parser.parse_punctuation(":")
-        cond = parser.parse_type()
-        parser.parse_punctuation(",")
-        type_ = parser.parse_type()
+        cond = type_after(parser, ":")
+        type_ = type_after(parser, ",")
         return cls.create(
             operands=parser.resolve_operands(operands, [cond, type_, type_], pos),
             result_types=[type_],
@@ -102,16 +98,10 @@ class SelectOp(IRDLOperation):
         )
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_list((self.cond, self.lhs, self.rhs), printer.print_operand)
+        write(printer, " ", (self.cond, self.lhs, self.rhs))
         print_dict(printer, self)
-        printer.print_string(" : ")
-        printer.print_attribute(self.cond.type)
-        printer.print_string(", ")
-        printer.print_attribute(self.res.type)
+        write(printer, " : ", self.cond.type, ", ", self.res.type)
 
 
 LLVM_CHOICE_OPS: list[type[Operation]] = [FCmpOp, SelectOp]
 """The ops of this file."""
-
-__all__ = ["LLVM_CHOICE_OPS", "FCmpOp", "SelectOp"]

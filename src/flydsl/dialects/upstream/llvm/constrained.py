@@ -20,6 +20,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from ....ir.op_text import write
 from ..op_text import parse_dict, parse_function_type, parse_operands, print_dict, print_function_type
 
 PREFIX = "llvm.intr.experimental.constrained."
@@ -121,9 +122,12 @@ class ConstrainedOp(IRDLOperation):
 
     def print(self, printer: Printer) -> None:
         predicate, rounding, exceptions = self.words()
-        printer.print_string(" " if predicate is None else f" {predicate} ")
-        printer.print_list(self.args, printer.print_operand)
-        printer.print_string("".join(f" {word}" for word in (rounding, exceptions) if word is not None))
+        write(
+            printer,
+            " " if predicate is None else f" {predicate} ",
+            self.args,
+            "".join(f" {word}" for word in (rounding, exceptions) if word is not None),
+        )
         print_dict(printer, self, ("predicate", "roundingmode", "fpExceptionBehavior"))
         printer.print_string(" : ")
         if self.form.result == "mixed":
@@ -131,8 +135,7 @@ class ConstrainedOp(IRDLOperation):
             return
         printer.print_attribute(self.args[0].type)
         if self.form.result == "cast":
-            printer.print_string(" to ")
-            printer.print_attribute(self.res.type)
+            write(printer, " to ", self.res.type)
 
 
 def _word(op: ConstrainedOp, field: str, names: dict[int, str], wanted: bool) -> str | None:
@@ -177,5 +180,3 @@ def _define(key: str) -> type[ConstrainedOp]:
 
 
 CONSTRAINED_OPS: list[type[ConstrainedOp]] = [_define(key) for key in FORMS]
-
-__all__ = ["CONSTRAINED_OPS", "FORMS", "ConstrainedOp"]

@@ -124,19 +124,9 @@ class SubprogramAttr(_FieldsAttr):
 
     name = "llvm.di_subprogram"
     NAMES = (
-        "recId",
-        "isRecSelf",
-        "id",
-        "compileUnit",
-        "scope",
-        "name",
-        "linkageName",
-        "file",
-        "line",
-        "scopeLine",
-        "subprogramFlags",
-        "type",
-    )
+        "recId", "isRecSelf", "id", "compileUnit", "scope", "name", "linkageName", "file", "line", "scopeLine",
+        "subprogramFlags", "type",
+    )  # fmt: skip
 
     @property
     def emission(self) -> str:
@@ -147,14 +137,3 @@ class SubprogramAttr(_FieldsAttr):
 
 LLVM_DEBUG_ATTRS = [FileAttr, CompileUnitAttr, SubroutineTypeAttr, SubprogramAttr]
 """The attributes of this file."""
-
-__all__ = [
-    "EMISSIONS",
-    "LLVM_DEBUG_ATTRS",
-    "CompileUnitAttr",
-    "Distinct",
-    "FileAttr",
-    "SubprogramAttr",
-    "SubroutineTypeAttr",
-    "Word",
-]

@@ -43,5 +43,3 @@ LLVM = Dialect(
     [*(op for op in xllvm.LLVM.operations if op.name not in _ours), *_OPS],
     [*(a for a in xllvm.LLVM.attributes if a.name not in _ours), *_ATTRS],
 )
-
-__all__ = ["LLVM"]

@@ -44,6 +44,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
+from ....ir.op_text import type_after, write
 from ..op_text import parse_dict, parse_function_type, parse_operands, print_dict, print_function_type, property_names
 from .struct import StructType
 
@@ -238,11 +239,9 @@ class FuncOp(IRDLOperation):
         if output is not None:
             printer.print_string(" -> ")
             result = dict(self.res_attrs.data[0].data) if self.res_attrs is not None else dict[str, Attribute]()
-            printer.print_string("(" if result else "")
-            printer.print_attribute(output)
+            write(printer, "(" if result else "", output)
             if result:
-                printer.print_op_attributes(result)
-                printer.print_string(")")
+                write(printer, result, ")")
         shown = {k: v for k, v in self.properties.items() if k not in _SHOWN}
         printer.print_op_attributes({**shown, **self.attributes}, print_keyword=True)
         if entry is not None:
@@ -299,8 +298,7 @@ class CallOp(IRDLOperation):
         parser.parse_punctuation(")")
         type_: FunctionType | None = None
         if parser.parse_optional_keyword("vararg") is not None:
-            parser.parse_punctuation("(")
-            given = parser.parse_type()
+            given = type_after(parser, "(")
             if not isinstance(given, FunctionType):
                 parser.raise_error(f"expected !llvm.func, got {given}")
             type_ = given
@@ -322,15 +320,9 @@ class CallOp(IRDLOperation):
         )
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_attribute(self.callee)
-        printer.print_string("(")
-        printer.print_list(self.args, printer.print_operand)
-        printer.print_string(")")
+        write(printer, " ", self.callee, "(", self.args, ")")
         if self.var_callee_type is not None:
-            printer.print_string(" vararg(")
-            printer.print_attribute(self.var_callee_type)
-            printer.print_string(")")
+            write(printer, " vararg(", self.var_callee_type, ")")
         hidden = {"callee", "var_callee_type", "op_bundle_sizes", "operandSegmentSizes", "TailCallKind", "CConv"}
         print_dict(printer, self, hidden)
         printer.print_string(" : ")
@@ -340,5 +332,3 @@ class CallOp(IRDLOperation):
 LLVM_FUNCTION_OPS = [FuncOp, CallOp]
 """The ops of this file."""
 ReturnOp = xllvm.ReturnOp
-
-__all__ = ["C_CALL", "EXTERNAL", "LLVM_FUNCTION_OPS", "CallOp", "FuncOp", "FunctionType", "ReturnOp", "Signature"]

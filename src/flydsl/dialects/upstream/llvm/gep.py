@@ -11,6 +11,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from ....ir.op_text import write
 from ....ir.types import dense_ints
 from ..op_text import parse_dict, parse_function_type, print_dict
 
@@ -80,8 +81,7 @@ class GEPOp(IRDLOperation):
 
     def print(self, printer: Printer) -> None:
         words = no_wrap_words(self.noWrapFlags.value.data)
-        printer.print_string(f" {'|'.join(words)} " if words else " ")
-        printer.print_operand(self.ptr)
+        write(printer, f" {'|'.join(words)} " if words else " ", self.ptr)
         dynamic = iter(self.ssa_indices)
 
         def index(value: int) -> None:
@@ -94,12 +94,4 @@ class GEPOp(IRDLOperation):
         printer.print_list(dense_ints(self.rawConstantIndices), index)
         printer.print_string("]")
         print_dict(printer, self, ("elem_type", "noWrapFlags", "rawConstantIndices"))
-        printer.print_string(" : (")
-        printer.print_list([v.type for v in self.operands], printer.print_attribute)
-        printer.print_string(") -> ")
-        printer.print_attribute(self.result.type)
-        printer.print_string(", ")
-        printer.print_attribute(self.elem_type)
-
-
-__all__ = ["GEP_DYNAMIC", "GEPOp", "no_wrap_words"]
+        write(printer, " : (", [v.type for v in self.operands], ") -> ", self.result.type, ", ", self.elem_type)

@@ -11,6 +11,7 @@ from xdsl.irdl import IRDLOperation, irdl_attr_definition, irdl_op_definition, p
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
+from ....ir.op_text import write
 from ..keyword_attr import parse_word
 
 _BEHAVIOURS = ("error", "warning", "require", "override", "append", "append_unique", "max", "min")
@@ -37,9 +38,7 @@ class ModuleFlagAttr(Data[tuple[str, str, Attribute]]):
         word, key, value = self.data
         printer.print_string(f"<{word}, ")
         printer.print_string_literal(key)
-        printer.print_string(", ")
-        printer.print_attribute(value)
-        printer.print_string(">")
+        write(printer, ", ", value, ">")
 
 
 @irdl_op_definition
@@ -96,5 +95,3 @@ DLTI_ATTRS = [
     _kept(f"dlti.{name}") for name in ("dl_spec", "dl_entry", "target_system_spec", "target_device_spec", "map")
 ]
 """Those of `dlti`, which say how a target lays out data; our targets say so themselves."""
-
-__all__ = ["DLTI_ATTRS", "KEPT_ATTRS", "KeptAttr", "ModuleFlagAttr", "ModuleFlagsOp"]

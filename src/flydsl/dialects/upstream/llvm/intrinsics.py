@@ -16,6 +16,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from ....ir.op_text import write
 from ..op_text import parse_dict, parse_function_type, parse_operands, print_dict, print_function_type
 
 _FLOAT_1 = (
@@ -81,9 +82,7 @@ class _ListedOp(IntrinsicOp):
         )
 
     def print(self, printer: Printer) -> None:
-        printer.print_string("(")
-        printer.print_list(self.args, printer.print_operand)
-        printer.print_string(")")
+        write(printer, "(", self.args, ")")
         print_dict(printer, self)
         printer.print_string(" : ")
         print_function_type(printer, self.args, self.results)
@@ -109,5 +108,3 @@ def _define(key: str) -> type[IntrinsicOp]:
 
 INTRINSIC_OPS: dict[str, type[IntrinsicOp]] = {key: _define(key) for key in ARITY}
 """The op of each intrinsic by its name in `llvm.`."""
-
-__all__ = ["ARITY", "IMMEDIATE", "INTRINSIC_OPS", "IntrinsicOp"]

@@ -10,6 +10,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from ....ir.op_text import type_after, write
 from ..keyword_attr import parse_word
 from ..op_text import parse_dict, print_dict
 
@@ -92,10 +93,8 @@ class LoadOp(_Access):
         if parser.parse_optional_keyword("invariant") is not None:
             props["invariant"] = UnitAttr()
         more, attrs = parse_dict(parser, cls)
-        parser.parse_punctuation(":")
-        where = parser.parse_type()
-        parser.parse_punctuation("->")
-        result = parser.parse_type()
+        where = type_after(parser, ":")
+        result = type_after(parser, "->")
         return cls.create(
             operands=[parser.resolve_operand(address, where)],
             result_types=[result],
@@ -104,12 +103,9 @@ class LoadOp(_Access):
         )
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" volatile " if self.volatile_ is not None else " ")
-        printer.print_operand(self.ptr)
+        write(printer, " volatile " if self.volatile_ is not None else " ", self.ptr)
         self._print_atomic(printer)
-        printer.print_attribute(self.ptr.type)
-        printer.print_string(" -> ")
-        printer.print_attribute(self.dereferenced_value.type)
+        write(printer, self.ptr.type, " -> ", self.dereferenced_value.type)
 
 
 @irdl_op_definition
@@ -129,10 +125,8 @@ class StoreOp(_Access):
         address = parser.parse_unresolved_operand()
         cls._parse_atomic(parser, props)
         more, attrs = parse_dict(parser, cls)
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
-        parser.parse_punctuation(",")
-        where = parser.parse_type()
+        type_ = type_after(parser, ":")
+        where = type_after(parser, ",")
         return cls.create(
             operands=parser.resolve_operands([value, address], [type_, where], pos),
             properties={"ordering": _NOT_ATOMIC, **props, **more},
@@ -140,14 +134,6 @@ class StoreOp(_Access):
         )
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" volatile " if self.volatile_ is not None else " ")
-        printer.print_operand(self.value)
-        printer.print_string(", ")
-        printer.print_operand(self.ptr)
+        write(printer, " volatile " if self.volatile_ is not None else " ", self.value, ", ", self.ptr)
         self._print_atomic(printer)
-        printer.print_attribute(self.value.type)
-        printer.print_string(", ")
-        printer.print_attribute(self.ptr.type)
-
-
-__all__ = ["ORDERINGS", "ORDERING_WORDS", "LoadOp", "StoreOp", "parse_ordering", "parse_scope", "print_scope"]
+        write(printer, self.value.type, ", ", self.ptr.type)

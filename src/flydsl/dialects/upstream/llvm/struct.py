@@ -69,6 +69,3 @@ def packed_struct(fields: Sequence[Attribute]) -> StructType:
     if found is None:
         found = _packed[key] = StructType((True, key))
     return found
-
-
-__all__ = ["StructType", "packed_struct"]

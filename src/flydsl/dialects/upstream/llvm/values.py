@@ -11,6 +11,8 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from ....ir.op_text import type_after, write
+
 
 class _CastOp(IRDLOperation):
     """`llvm.fptosi %x : f32 to i32`."""
@@ -93,8 +95,7 @@ class ExtractElementOp(IRDLOperation):
         index = parser.resolve_operand(at, parser.parse_type())
         parser.parse_punctuation("]")
         attrs = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
+        type_ = type_after(parser, ":")
         return cls.create(
             operands=[parser.resolve_operand(whole, type_), index],
             result_types=[cast(VectorType, type_).element_type],
@@ -102,16 +103,19 @@ class ExtractElementOp(IRDLOperation):
         )
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_operand(self.vector)
-        printer.print_string("[")
-        printer.print_operand(self.position)
-        printer.print_string(" : ")
-        printer.print_attribute(self.position.type)
-        printer.print_string("]")
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.vector.type)
+        write(
+            printer,
+            " ",
+            self.vector,
+            "[",
+            self.position,
+            " : ",
+            self.position.type,
+            "]",
+            self.attributes,
+            " : ",
+            self.vector.type,
+        )
 
 
 LLVM_VALUE_OPS = [FPToSIOp, FPToUIOp, UIToFPOp, AddrSpaceCastOp, PoisonOp, FreezeOp, ExtractElementOp]

@@ -22,33 +22,12 @@ if TYPE_CHECKING:
     from .topk import BlockTopK, BlockTopKAlgorithm
 
 __all__ = [
-    "BlockAdjacentDifference",
-    "BlockDiscontinuity",
-    "BlockExchange",
-    "BlockExchangeAlgorithm",
-    "BlockHistogram",
-    "BlockHistogramAlgorithm",
-    "BlockLoad",
-    "BlockLoadAlgorithm",
-    "BlockMergeSort",
-    "BlockMergeSortAlgorithm",
-    "BlockRadixRank",
-    "BlockRadixRankAlgorithm",
-    "BlockRadixSort",
-    "BlockRadixSortAlgorithm",
-    "BlockReduce",
-    "BlockReduceAlgorithm",
-    "BlockRunLengthDecode",
-    "BlockRunLengthDecodeAlgorithm",
-    "BlockScan",
-    "BlockScanAlgorithm",
-    "BlockShuffle",
-    "BlockShuffleAlgorithm",
-    "BlockStore",
-    "BlockStoreAlgorithm",
-    "BlockTopK",
-    "BlockTopKAlgorithm",
-]
+    "BlockAdjacentDifference", "BlockDiscontinuity", "BlockExchange", "BlockExchangeAlgorithm", "BlockHistogram",
+    "BlockHistogramAlgorithm", "BlockLoad", "BlockLoadAlgorithm", "BlockMergeSort", "BlockMergeSortAlgorithm",
+    "BlockRadixRank", "BlockRadixRankAlgorithm", "BlockRadixSort", "BlockRadixSortAlgorithm", "BlockReduce",
+    "BlockReduceAlgorithm", "BlockRunLengthDecode", "BlockRunLengthDecodeAlgorithm", "BlockScan", "BlockScanAlgorithm",
+    "BlockShuffle", "BlockShuffleAlgorithm", "BlockStore", "BlockStoreAlgorithm", "BlockTopK", "BlockTopKAlgorithm",
+]  # fmt: skip
 
 _WHERE = {
     name: module

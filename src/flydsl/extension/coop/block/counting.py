@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 def counters(cls: BlockMeta, bits: int) -> type[StructValue]:
     """Shared memory to count digits of so many bits."""
     return record(
-        counts=Array[Int32, cls.num_warps << bits],
-        offsets=Array[Int32, 1 << bits],
-        scan=_scan(cls).SharedStorage,
+        counts=Array[Int32, cls.num_warps << bits], offsets=Array[Int32, 1 << bits], scan=_scan(cls).SharedStorage
     )
 
 

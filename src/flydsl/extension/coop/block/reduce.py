@@ -44,10 +44,7 @@ class BlockReduceAlgorithm(Enum):
     """The same, with slots in the order in which warps arrive. The operator must be commutative."""
 
 
-_COMMUTATIVE = (
-    BlockReduceAlgorithm.RAKING_COMMUTATIVE_ONLY,
-    BlockReduceAlgorithm.WARP_REDUCTIONS_NONDETERMINISTIC,
-)
+_COMMUTATIVE = (BlockReduceAlgorithm.RAKING_COMMUTATIVE_ONLY, BlockReduceAlgorithm.WARP_REDUCTIONS_NONDETERMINISTIC)
 
 
 def _warp_slots(cls: BlockMeta) -> type[StructValue]:

@@ -106,6 +106,3 @@ class WarpBitonicSort(metaclass=SortMeta):
             keys, values, width=cls.check_sort(keys, values, storage), compare_op=compare_op, valid_items=valid_items,
             _dtype=cls.dtype, _value_dtype=cls.value_dtype,
         )  # fmt: skip
-
-
-__all__ = ["WarpBitonicSort", "warp_bitonic_sort"]

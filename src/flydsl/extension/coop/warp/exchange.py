@@ -130,6 +130,3 @@ class WarpExchange(metaclass=_ExchangeMeta):
         place = place_in(lanes)
         at = [place + i * lanes for i in range(len(items))]
         return cls._through(items, [Int32(n) for n in numbers], at, cls._slots(storage))
-
-
-__all__ = ["WarpExchange", "WarpExchangeAlgorithm"]

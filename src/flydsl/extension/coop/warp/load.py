@@ -85,6 +85,3 @@ class WarpLoad(metaclass=WarpMeta):
         if cls.algorithm is WarpLoadAlgorithm.TRANSPOSE:
             items = striped_to_blocked(items, lanes)
         return from_items(items)
-
-
-__all__ = ["WarpLoad", "WarpLoadAlgorithm"]

@@ -95,6 +95,3 @@ class _Tile:
 
 def _chosen(condition: Boolean, a: tuple[Element, ...], b: tuple[Element, ...]) -> tuple[Element, ...]:
     return tuple(select(condition, x, y) for x, y in zip(a, b, strict=True))
-
-
-__all__ = ["sort", "steps"]

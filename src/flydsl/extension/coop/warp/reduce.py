@@ -184,6 +184,3 @@ class WarpReduce(metaclass=WarpMeta):
     ) -> Any:
         """The elements of each segment combined, in its first lane; a flag says where one ends."""
         return warp_tail_segmented_reduce(value, tail_flag, op, width=cls.start(storage), _dtype=cls.dtype)
-
-
-__all__ = ["WarpReduce", "warp_head_segmented_reduce", "warp_reduce", "warp_tail_segmented_reduce"]

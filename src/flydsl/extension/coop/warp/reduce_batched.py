@@ -154,8 +154,3 @@ class WarpReduceBatched(metaclass=WarpMeta):
     ) -> Any:
         """Every `width`-th reduction in each lane."""
         return cls._run(value, op, sync_physical_warp, storage, True)
-
-
-__all__ = [
-    "WarpReduceBatched", "warp_reduce_batched", "warp_reduce_batched_to_blocked", "warp_reduce_batched_to_striped",
-]  # fmt: skip

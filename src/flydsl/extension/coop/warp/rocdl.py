@@ -154,6 +154,3 @@ class WarpScan(scan.WarpScan):
     """
 
     moves = REGISTERS
-
-
-__all__ = ["warp_exclusive_scan", "warp_inclusive_scan", "warp_reduce", "warp_scan", "warp_scan_with_aggregate"]

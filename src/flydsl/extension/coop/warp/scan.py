@@ -247,8 +247,3 @@ class WarpScan(metaclass=WarpMeta):
     def broadcast(cls, value: object, source_lane: IntLike, *, storage: object = None) -> Any:
         """What a lane of the logical warp has."""
         return warp_broadcast(value, source_lane, width=cls.start(storage), _dtype=cls.dtype)
-
-
-__all__ = [
-    "WarpScan", "warp_broadcast", "warp_exclusive_scan", "warp_inclusive_scan", "warp_scan", "warp_scan_with_aggregate",
-]  # fmt: skip

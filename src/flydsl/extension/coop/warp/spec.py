@@ -186,6 +186,3 @@ class WarpMeta(type):
         found = value.numel if isinstance(value, Vector) and is_items(value, cls.dtype) else found
         if found != wanted:
             raise DSLValueError(f"{cls.__name__}: {what} must hold {wanted} items, got {found}")
-
-
-__all__ = ["WarpMeta", "check_width", "place_in"]

@@ -79,6 +79,3 @@ class WarpStore(metaclass=WarpMeta):
             store_run(pointer, base + numbers[0], held)
         else:
             if_(is_before(numbers[-1], valid), lambda: store_run(pointer, base + numbers[0], held), one_by_one, ())
-
-
-__all__ = ["WarpStore", "WarpStoreAlgorithm"]

@@ -18,6 +18,3 @@ def warp_sync(lanes: int) -> None:
         return
     mask = Int32(-1) if lanes == 32 else Int32((1 << lanes) - 1) << (lane_id() & -lanes)
     intrinsic("llvm.nvvm.bar.warp.sync", None, [mask.ir_value()])
-
-
-__all__ = ["warp_sync"]

@@ -92,6 +92,3 @@ def gather(items: Sequence[Element], number: Int32, lanes: int, blocked: bool) -
     for i in range(1, count):
         made = select(slot == i, found[i], made)
     return made
-
-
-__all__ = ["blocked_to_striped", "gather", "striped_to_blocked"]

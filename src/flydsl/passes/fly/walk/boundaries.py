@@ -191,10 +191,4 @@ def _return(r: Boundaries, op: Operation) -> None:
     r.b.opn(type(op), r.pack_all(operands_of(op)), (), dict(op.properties))
 
 
-Boundaries.handlers = cast(
-    dict[type[Operation], Handler],
-    {
-        func.ReturnOp: _return,
-        gpu.LaunchFuncOp: launch,
-    },
-)
+Boundaries.handlers = cast(dict[type[Operation], Handler], {func.ReturnOp: _return, gpu.LaunchFuncOp: launch})

@@ -7,7 +7,8 @@ from typing import Any, cast
 
 from xdsl.ir import Attribute
 
-from ....dialects.fly.atoms import CopyAtomType, MmaAtomType, Operand
+from ....dialects.fly.atom_lowering import Operand
+from ....dialects.fly.atoms import CopyAtomType, MmaAtomType
 from ....dialects.fly.semantics import View
 from ....ir.enums import AddressSpace
 from ....ir.identity import LIMIT

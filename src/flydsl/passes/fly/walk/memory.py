@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from ....dialects.fly.atoms import Operand
+from ....dialects.fly.atom_lowering import Operand
 from ....dialects.fly.ops import OPS, FlyOp
 from ....dialects.fly.semantics import View
 from ....dialects.fly.types import MemRefData, PointerType

@@ -309,6 +309,3 @@ def _is_used(value: SSAValue, held: set[SSAValue]) -> bool:
             return True
         use = use._next_use
     return False
-
-
-__all__ = ["Carried", "Exit", "KeepInMemory", "RegisterValues", "Root", "is_idle", "is_register"]
