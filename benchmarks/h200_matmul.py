@@ -139,7 +139,7 @@ def form_of(case: Case, plan: Plan) -> Form:
     rows_x, rows_y = limits(plan.tile, rows, columns, x_major, y_major)
     boxes_x, boxes_y = boxes(plan.tile, rows, columns, x_major, y_major)
     return Form(
-        x_major, y_major, store, edge=edge, l2_fetch=128 if any(given.ragged) else 256, rows_x=rows_x, rows_y=rows_y,
+        x_major, y_major, store, edge=edge, rows_x=rows_x, rows_y=rows_y,
         boxes_x=boxes_x, boxes_y=boxes_y,
     )  # fmt: skip
 

@@ -183,7 +183,6 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
         scale_y,
         promote,
         edge="pairs" if pairs and not tile.swap else "elements",
-        l2_fetch=128 if form_x.ragged or form_y.ragged else 256,
         rows_x=rows_x,
         rows_y=rows_y,
         boxes_x=boxes_x,

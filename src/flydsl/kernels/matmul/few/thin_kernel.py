@@ -160,7 +160,7 @@ def words_at(place: fx.Pointer, *, once: bool = False) -> fx.Vector:
     """A unit of memory that nobody writes meanwhile; `once`: it is read no second time, but what is behind it is."""
     words = fx.recast_iter(fx.Int32, place)
     if once:
-        return cast("fx.Vector", fx.nvgpu.load_global(words, WORDS, read_only=True, l1="no_allocate", l2_prefetch=256))
+        return cast("fx.Vector", fx.nvgpu.load_global(words, WORDS, read_only=True, l1="no_allocate", l2_prefetch=128))
     return cast("fx.Vector", fx.nvgpu.load_global(words, WORDS, read_only=True))
 
 
