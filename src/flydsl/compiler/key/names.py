@@ -165,8 +165,10 @@ def code_record(code: CodeType, *, positions: bool) -> object:
         code_record(const, positions=positions) if isinstance(const, CodeType) else const for const in code.co_consts
     )
     place = (code.co_filename, code.co_firstlineno, code.co_linetable) if positions else ()
+    # One text of all names, which have no such character: a key of hundreds of functions is made of thousands of them.
+    names = map("\0".join, (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars))
     return (
-        *(code.co_name, code.co_code, consts, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars),
+        *(code.co_name, code.co_code, consts, *names),
         *(code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags, code.co_exceptiontable),
         place,
     )
