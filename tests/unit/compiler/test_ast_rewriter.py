@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from flydsl.compiler.frontend.ast_rewriter import RewrittenFunction, ast_diff, rewrite_function
+from flydsl.compiler.frontend.ast_rewriter import RewrittenFunction, _fill_locations, ast_diff, rewrite_function
 from flydsl.errors import DSLSyntaxError, FlyDSLError, SourceUnavailableError
 from flydsl.expr.control import control_flow as fx
 from flydsl.expr.control.control_flow import const_expr, range_constexpr
@@ -437,6 +437,21 @@ def test_columns_are_those_of_the_file():
             if isinstance(n, ast.BinOp) and n.lineno == n.end_lineno
         }
         assert wanted and wanted <= calls(rewritten(fn).__code__)
+
+
+def test_nodes_without_a_place_get_that_of_their_parent():
+    text = "def f(a, *, b=1, **c):\n  try:\n    return {**c, a: [b, -a][0]}\n  except E as e:\n    x: int = a.b(*c)"
+    places = ("lineno", "col_offset", "end_lineno", "end_col_offset")
+    for without in ({ast.Name, ast.Constant}, {ast.Dict, ast.Call, ast.arg}, {ast.ExceptHandler, ast.Starred, ast.Try}):
+        ours, python = ast.parse(text), ast.parse(text)
+        for tree in (ours, python):
+            for node in ast.walk(tree):
+                for name in places if type(node) in without else ():
+                    delattr(node, name)
+        _fill_locations(ours, {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0})
+        assert ast.dump(ours, include_attributes=True) == ast.dump(
+            ast.fix_missing_locations(python), include_attributes=True
+        )
 
 
 def test_columns_of_an_indented_function():

@@ -13,6 +13,7 @@ import operator
 import pathlib
 import re
 import types
+import typing
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -88,6 +89,7 @@ VALUES: list[list[object]] = [
     [Colour.RED, Colour.BLUE, Colour.RED | Colour.BLUE, 1, 2, 3],
     [plus, minus, Plain(a=1).__init__, [].append, len, max, np.add, np.multiply, np.add.reduce],
     [plus.__code__, minus.__code__, Dispatching(), property(plus), property(minus), staticmethod(plus)],
+    [typing.ForwardRef("int"), typing.ForwardRef("str"), typing.ForwardRef("int", module="json"), "int"],
     [list[int], list[str], dict[str, int], int | str, int | None, Callable[[int], str], Callable[[int], int]],
     [(1, 2), [1, 2], {1, 2}, frozenset({1, 2}), {1: 2}, (1, (2,)), ((1,), 2), ((1, 2),), b"\1\2"],
     [{"a": [1, {"b": (2, 3)}]}, {"a": [1, {"b": (2, 4)}]}, {"a": [1, {"c": (2, 3)}]}, {"a": (1, {"b": (2, 3)})}],
@@ -140,6 +142,20 @@ def test_a_value_that_changes_in_place_is_noticed(value: object, change: Callabl
     except RuntimeError:
         kept = False
     assert not kept and key_of(value).digest != before
+
+
+class Named(typing.NamedTuple):
+    a: int
+    b: str = ""
+
+
+def test_annotations_that_are_text_count_by_their_text():
+    annotations = dict(Named.__annotations__)
+    assert any(isinstance(each, typing.ForwardRef) for each in annotations.values())
+    record = key_of(annotations)
+    assert typing.get_type_hints(Named) == {"a": int, "b": str}  # they keep what they were evaluated to
+    assert record.check() and key_of(annotations).digest == record.digest
+    assert key_of({**annotations, "b": typing.ForwardRef("bytes")}).digest != record.digest
 
 
 def test_plain_values_speak_for_themselves_and_classes_of_users_do_not():

@@ -7,12 +7,12 @@ import opcode
 import re
 import sys
 from collections.abc import Iterator
+from itertools import compress
 from types import CodeType
 from typing import Any
 
 _NAMES = opcode.opname
 _EXTENDED = opcode.opmap["EXTENDED_ARG"]
-_CACHE = opcode.opmap.get("CACHE", 0)
 _SPELLED = sys.version_info < (3, 13)
 """Whether every instruction has one argument of one of the kinds below; later ones name two variables at once."""
 
@@ -23,6 +23,13 @@ _SHIFT = {opcode.opmap["LOAD_GLOBAL"]: 1}
 if sys.version_info >= (3, 12):
     _SHIFT[opcode.opmap["LOAD_ATTR"]] = 1
     _SHIFT[opcode.opmap["LOAD_SUPER_ATTR"]] = 2
+
+_ARGUMENTS = {
+    op: (table, _SHIFT.get(op, 0))
+    for table, ops in enumerate((opcode.hasconst, opcode.hasname, (*opcode.haslocal, *opcode.hasfree)))
+    for op in ops
+}
+"""By instruction: which table its argument points into (constants, names, variables), behind how many flags."""
 
 
 def instructions(code: CodeType) -> Iterator[tuple[str, Any]]:
@@ -40,24 +47,17 @@ def instructions(code: CodeType) -> Iterator[tuple[str, Any]]:
             else:
                 yield step.opname, value
         return
-    tables = _tables(code)
+    variables = code.co_varnames
+    if code.co_cellvars:
+        variables += tuple(n for n in code.co_cellvars if n not in variables)
+    tables = (code.co_consts, code.co_names, variables + code.co_freevars)
     data, extended = code.co_code, 0
-    for at in range(0, len(data), 2):
-        op = data[at]
+    ops = data[::2]
+    for op, argument in compress(zip(ops, data[1::2], strict=True), ops):  # more than half are CACHE, which is 0
         if op == _EXTENDED:
-            extended = (extended | data[at + 1]) << 8
+            extended = (extended | argument) << 8
             continue
-        if op != _CACHE:
-            argument = extended | data[at + 1]
-            table = tables.get(op)
-            yield _NAMES[op], argument if table is None else table[argument >> _SHIFT.get(op, 0)]
+        argument |= extended
         extended = 0
-
-
-def _tables(code: CodeType) -> dict[int, tuple[object, ...]]:
-    """Where the argument of an instruction points to."""
-    variables = code.co_varnames + tuple(n for n in code.co_cellvars if n not in code.co_varnames) + code.co_freevars
-    found: dict[int, tuple[object, ...]] = dict.fromkeys(opcode.hasconst, code.co_consts)
-    found.update(dict.fromkeys(opcode.hasname, code.co_names))
-    found.update(dict.fromkeys((*opcode.haslocal, *opcode.hasfree), variables))
-    return found
+        where = _ARGUMENTS.get(op)
+        yield _NAMES[op], argument if where is None else tables[where[0]][argument >> where[1]]

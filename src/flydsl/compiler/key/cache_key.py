@@ -87,19 +87,19 @@ class _Encoder:
         finally:
             self.open.pop()
 
-    def many(self, items: Iterable[object]) -> list[bytes]:
+    def many(self, items: Iterable[Any]) -> list[bytes]:
         # Most of a key are texts and tuples of texts: written out here, since every call counts.
         made: list[bytes] = []
         length, scalars, around = _LENGTH.pack, _SCALARS.get, self.open
         for item in items:
-            kind: type[object] = type(item)
+            kind: type[object] = type(item)  # pyright: ignore[reportUnknownVariableType]
             if kind is str:
-                payload = cast(str, item).encode("utf-8", "surrogatepass")
+                payload: bytes = item.encode("utf-8", "surrogatepass")
                 made.append(b"s" + length(len(payload)) + payload)
             elif kind is tuple and id(item) not in around:
                 around.append(id(item))
                 try:
-                    inner = self.many(cast("tuple[object, ...]", item))
+                    inner = self.many(item)
                 finally:
                     around.pop()
                 made.append(b"t" + length(len(inner)) + b"".join(inner))

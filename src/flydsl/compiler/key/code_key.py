@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from ... import config
@@ -78,7 +78,13 @@ def wanted_code(
         tuple(sorted((k, hint_key(v)) for k, v in merged.items())),
         str(ambient_fastmath()),
         tuple(sorted((k, hint_key(v)) for k, v in tracing_options().items())),
-        config.cache_relevant_env(),
+        _settings(config.environment_snapshot()),
         overrides.fingerprint(),
     )
     return WantedCode(key, function, merged, passes)
+
+
+@lru_cache(maxsize=16)
+def _settings(_environment: tuple[object, ...]) -> str:
+    """A digest of the settings that shape code, which follow from the environment: it is asked more than it changes."""
+    return digest(config.cache_relevant_env())

@@ -38,7 +38,8 @@ class Walked:
 
     def __init__(self, walk: Walk, components: tuple[Component, ...]):
         self.components = components
-        self.digest = digest([tuple(component) for component in components])
+        # Only a name could hold such a character: what follows it has none.
+        self.digest = digest(["\0".join(component) for component in components])
         self.seen, self.alive = walk.seen, walk.alive
         self.read, self.computed = frozenset(walk.read), walk.computed
         self.names = list(walk.names.values())

@@ -120,6 +120,9 @@ class Images:
             return (qualified_name(kind), value._name_)
         if isinstance(value, typing.TypeVar | typing.ParamSpec):
             return ("variable", value.__name__)
+        if isinstance(value, typing.ForwardRef):
+            # An annotation that is text, as those of named tuples are: what it was compiled and evaluated to follows.
+            return ("annotation", value.__forward_arg__, self.image(value.__forward_module__, label))
         if (origin := typing.get_origin(value)) is not None:
             return ("generic", self.image(origin, label), self._many(typing.get_args(value), label))
         if (known := framework_value(value, kind)) is not None:

@@ -84,46 +84,49 @@ class _ImportScan:
         return None
 
 
+_LOADED = frozenset(("LOAD_CONST", "RETURN_CONST", "KW_NAMES"))
+_TEXTS = frozenset((str, tuple, frozenset))
+"""Classes of constants that hold words."""
+
+
 class _Scan:
     """One pass over the instructions of a code object."""
 
     def __init__(self, code: CodeType):
-        self.code = code
         self.chains: dict[Chain, None] = {}
         self.attributes: set[str] = set()
-        self._current: tuple[str, list[str]] | None = None
         # Most code has no import statement, and then nothing to follow; a byte that looks like one is followed in vain.
-        self._imports = _ImportScan() if _IMPORT in code.co_code else None
+        imports = _ImportScan() if _IMPORT in code.co_code else None
+        # Not one call for an instruction: all the code that a kernel reaches comes by here.
+        attribute, root_of, add = _ATTRIBUTE, _ROOTS.get, self.attributes.add
+        root, names = "", list[str]()
+        """The chain so far; no names: none."""
         for name, value in instructions(code):
-            self._see(name, value)
-        self._end()
-
-    def _end(self) -> None:
-        if self._current is not None and self._current[0] != "local":
-            self.chains.setdefault(Chain(self._current[0], tuple(self._current[1])))
-        self._current = None
-
-    def _see(self, name: str, value: Any) -> None:
-        if name in _ATTRIBUTE:
-            self.attributes.add(value)
-            if self._current is not None:
-                self._current[1].append(value)
-            return
-        self._end()
-        root = _ROOTS.get(name)
-        if root == "local":
-            alias = None if self._imports is None else self._imports.aliases.get(value)
-            self._current = ("import", list(alias)) if alias is not None else None
-        elif root == "cell" and value not in self.code.co_freevars:
-            self._current = None
-        elif root is not None:
-            self._current = (root, [value])
-        elif name == "IMPORT_FROM":
-            self.attributes.add(value)
-        elif name in ("LOAD_CONST", "RETURN_CONST", "KW_NAMES"):
-            self.attributes.update(_words(value))
-        if self._imports is not None and (chain := self._imports.see(name, value)) is not None:
-            self.chains.setdefault(chain)
+            if name in attribute:
+                add(value)
+                if names:
+                    names.append(value)
+                continue
+            if names:
+                self.chains.setdefault(Chain(root, tuple(names)))
+                names = []
+            begins = root_of(name)
+            if begins is not None:
+                if begins == "local":
+                    alias = None if imports is None else imports.aliases.get(value)
+                    if alias is not None:
+                        root, names = "import", list(alias)
+                elif begins != "cell" or value in code.co_freevars:
+                    root, names = begins, [value]
+            elif name in _LOADED:
+                if type(value) in _TEXTS:
+                    self.attributes.update(_words(value))
+            elif name == "IMPORT_FROM":
+                add(value)
+            if imports is not None and (chain := imports.see(name, value)) is not None:
+                self.chains.setdefault(chain)
+        if names:
+            self.chains.setdefault(Chain(root, tuple(names)))
 
 
 def _words(constant: object) -> Iterator[str]:
@@ -162,8 +165,10 @@ def code_record(code: CodeType, *, positions: bool) -> object:
         code_record(const, positions=positions) if isinstance(const, CodeType) else const for const in code.co_consts
     )
     place = (code.co_filename, code.co_firstlineno, code.co_linetable) if positions else ()
+    # One text of all names, which have no such character: a key of hundreds of functions is made of thousands of them.
+    names = map("\0".join, (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars))
     return (
-        *(code.co_name, code.co_code, consts, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars),
+        *(code.co_name, code.co_code, consts, *names),
         *(code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags, code.co_exceptiontable),
         place,
     )

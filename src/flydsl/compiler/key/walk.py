@@ -283,10 +283,11 @@ class Walk(Images):
         keywords = [(n, self.place(v, f"{label} default {n}", "default")) for n, v in named.items()]
         if named:
             self.image(named, label)  # for its probe: it can be changed in place
-        references = [(tuple(chain), self.resolve(chain, fn)) for chain in reads.chains]
+        references: list[tuple[object, int | None]]
+        references = [("\0".join((chain.root, *chain.names)), self.resolve(chain, fn)) for chain in reads.chains]
         if reads.whole:
             references += [
-                (("global", (n,)), self.place(v, f"{fn.__module__}.{n}"))
+                (("global", n), self.place(v, f"{fn.__module__}.{n}"))
                 for n, v in sorted(fn.__globals__.items())
                 if n != "__builtins__"
             ]

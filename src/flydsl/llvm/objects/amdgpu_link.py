@@ -472,9 +472,10 @@ class _Linker:
         shstrtab = _Out(".shstrtab", elf.SHT_STRTAB, 0)
         strtab = _Out(".strtab", elf.SHT_STRTAB, 0, data=bytearray(names))
         outs = [*outs, symtab, shstrtab, strtab]
-        shstrtab.data[:] = b"\0" + b"".join(o.name.encode() + b"\0" for o in outs)
-        for out in (symtab, shstrtab, strtab):
-            out.index = outs.index(out) + 1
+        names_of_sections = b"\0" + b"".join(o.name.encode() + b"\0" for o in outs)
+        shstrtab.data[:] = names_of_sections
+        for index, out in enumerate(outs[-3:], len(outs) - 2):
+            out.index = index
             out.size = len(out.data)
             out.offset = end = _align(end, out.align)
             end += out.size
@@ -488,12 +489,12 @@ class _Linker:
             _EHDR_SIZE, _PHDR_SIZE, len(headers) // _PHDR_SIZE, _SHDR_SIZE, len(outs) + 1, shstrtab.index,
         )  # fmt: skip
         image[_EHDR_SIZE : _EHDR_SIZE + len(headers)] = headers
-        index = {o.name: o.index for o in outs}
+        indices = {o.name: o.index for o in outs}
         rows = [bytes(_SHDR_SIZE)]
         for out in outs:
             if not out.nobits:
                 image[out.offset : out.offset + out.size] = out.data
-            name, link = _string_at(bytes(shstrtab.data), out.name), index.get(out.link, 0)
+            name, link = _string_at(names_of_sections, out.name), indices.get(out.link, 0)
             rows.append(
                 struct.pack("<IIQQQQIIQQ", name, out.type, out.flags, out.addr, out.offset, out.size, link, out.info,
                             out.align, out.entsize)
