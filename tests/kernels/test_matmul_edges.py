@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from flydsl.kernels import matmul
 from flydsl.kernels.matmul.hopper import hopper
 from flydsl.kernels.matmul.tile import Form, Tile, boxes, problem
+
+from .matmul_checks import bound
 
 TILES = [
     Tile(64, 64, 1), Tile(128, 64, 2), Tile(64, 48, 1), Tile(64, 96, 1), Tile(64, 64, 1, cluster=2),
@@ -48,3 +51,19 @@ def test_copies_end_where_the_matrix_does(rng: np.random.Generator):
                 assert many == least or extent % high, "nothing is beyond the end"
         assert boxes(tile, 1000, 1000, "mn", "mn") == (tile.wide, tile.high)
     assert boxes(Tile(128, 128, 2), 3136, 576, "k", "k") == (2, 2)
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80", "gfx942"])
+def test_what_lies_behind_k_is_anything(arch: str, rng: np.random.Generator, emulate):
+    """Rows that are units of 16 bytes and K that ends inside of one: few rows and more, results of one column and
+    more."""
+    emulate(arch)
+    for dtype, m, n, k in (
+        (torch.bfloat16, 1, 1, 1), (torch.bfloat16, 5, 40, 71), (torch.float16, 12, 24, 4097),
+        (torch.float8_e4m3fn, 3, 9, 17), (torch.int8, 5, 40, 3), (torch.bfloat16, 40, 12, 9),
+    ):  # fmt: skip
+        shape, length = (m + n, k), -(-k // 16) * 16
+        held = torch.full((m + n, length), 1 if dtype is torch.int8 else float("nan")).to(dtype)
+        held[:, :k] = torch.from_numpy(rng.standard_normal(shape) * 3).to(dtype)
+        a, b = held[:m, :k], held[m:, :k].T
+        bound(matmul(a, b, out_dtype="float32"), a, b, sums=2.0**-10 if dtype.itemsize == 1 else 0.0)
