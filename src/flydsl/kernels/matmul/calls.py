@@ -157,6 +157,7 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
     given = Problem(
         m, n, k, batches, 8 * request.a.itemsize, out.itemsize, form_a.major, form_b.major, not by_engine,
         where.processors, promote, request.blocked, (form_a.ragged, form_b.ragged),
+        integers=request.a.dtype == "int8",
     )  # fmt: skip
     # K in one piece is summed in one order, whatever the tile; how it would be cut depends on the rows.
     plan = best(given, request.invariant, where.target.arch)
@@ -308,7 +309,9 @@ def few_bytes(request: Request, out: Array, where: Target) -> Run | None:
         return None
     step_c = out.strides[0] if m > 1 else -(-n // 8) * 8
     promote = a.dtype in FP8 and request.accumulate == "f32"
-    given = Problem(m, n, k, 1, 8, out.itemsize, "k", "k", out.itemsize != 2, where.processors, promote)
+    given = Problem(
+        m, n, k, 1, 8, out.itemsize, "k", "k", out.itemsize != 2, where.processors, promote, integers=a.dtype == "int8"
+    )
     tiled = best(given).clocks / rates_of(8).clock * 1e6
     if step_c <= 0 or thin.microseconds(m, n, k, 8) > tiled:
         return None
