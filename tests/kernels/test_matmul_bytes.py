@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -51,6 +52,16 @@ def test_sums_of_int8_are_exact(rng: np.random.Generator, emulate):
         thin_matmul(a, w, whole[:, :n], None, m, n, k, k, k, n + 8, thin, "none", n % 4 == 0)
         assert torch.equal(whole[:, :n].long(), a.long() @ w.long().T)
         assert (whole[:, n:] == -7).all()
+
+
+def test_types_of_numpy_are_told_apart(rng: np.random.Generator, emulate):
+    """Several of 8 bits have the same `dtype.str`: what was decided for one is not for another."""
+    emulate("sm_90a")
+    for name in ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"):
+        dtype = getattr(ml_dtypes, name)
+        a, b = (rng.standard_normal(shape).astype(dtype) for shape in ((24, 32), (32, 16)))
+        want = a.astype("f8") @ b.astype("f8")
+        assert np.allclose(matmul(a, b, out_dtype="float32"), want, atol=2**-8), name
 
 
 def test_shares_of_few_rows(rng: np.random.Generator):

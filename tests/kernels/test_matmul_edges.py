@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from flydsl.kernels import matmul
 from flydsl.kernels.matmul.hopper import hopper
+from flydsl.kernels.matmul.plan import Problem, candidates
 from flydsl.kernels.matmul.tile import Form, Tile, boxes, problem
+
+from .matmul_checks import bound
 
 TILES = [
     Tile(64, 64, 1), Tile(128, 64, 2), Tile(64, 48, 1), Tile(64, 96, 1), Tile(64, 64, 1, cluster=2),
@@ -48,3 +52,55 @@ def test_copies_end_where_the_matrix_does(rng: np.random.Generator):
                 assert many == least or extent % high, "nothing is beyond the end"
         assert boxes(tile, 1000, 1000, "mn", "mn") == (tile.wide, tile.high)
     assert boxes(Tile(128, 128, 2), 3136, 576, "k", "k") == (2, 2)
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80", "gfx942"])
+def test_what_lies_behind_k_is_anything(arch: str, rng: np.random.Generator, emulate):
+    """Rows that are units of 16 bytes and K that ends inside of one: few rows and more, results of one column and
+    more."""
+    emulate(arch)
+    for dtype, m, n, k in (
+        (torch.bfloat16, 1, 1, 1), (torch.bfloat16, 5, 40, 71), (torch.float16, 12, 24, 4097),
+        (torch.float8_e4m3fn, 3, 9, 17), (torch.int8, 5, 40, 3), (torch.bfloat16, 40, 12, 9),
+    ):  # fmt: skip
+        shape, length = (m + n, k), -(-k // 16) * 16
+        held = torch.full((m + n, length), 1 if dtype is torch.int8 else float("nan")).to(dtype)
+        held[:, :k] = torch.from_numpy(rng.standard_normal(shape) * 3).to(dtype)
+        a, b = held[:m, :k], held[m:, :k].T
+        bound(matmul(a, b, out_dtype="float32"), a, b, sums=2.0**-10 if dtype.itemsize == 1 else 0.0)
+
+
+def test_rows_are_the_same_bits_with_scales(rng: np.random.Generator, emulate):
+    """Whichever operand is swapped for a number of rows, and for one row of a result that has gaps."""
+    emulate("sm_90a")
+    m, n, k = 70, 64, 256
+    a, b = (torch.from_numpy(rng.standard_normal((x, k))).to(torch.float8_e4m3fn) for x in (m, n))
+    rows, columns = (torch.from_numpy(rng.random(x) + 0.5).float() for x in (m, n))
+    for gap in (1, 2):
+        found = []
+        for first, last in ((0, m), (0, 9), (5, 6)):
+            out = torch.zeros(m, gap * n, dtype=torch.bfloat16)[first:last, ::gap]
+            given = a[first:last], b.T
+            matmul(*given, scale_a=rows[first:last], scale_b=columns, out=out, batch_invariant=True)
+            found.append(out)
+        assert torch.equal(found[0][:9], found[1]) and torch.equal(found[0][5:6], found[2]), gap
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 40, 256), (5, 200, 128), (1, 200, 128), (1, 200, 256)])
+def test_blocks_of_one_row_or_one_step(m: int, n: int, k: int, rng: np.random.Generator, emulate):
+    """Their scales have an extent of 1, and are those of blocks."""
+    emulate("sm_90a")
+    a, b = (torch.from_numpy(rng.standard_normal((x, k))).to(torch.float8_e4m3fn) for x in (m, n))
+    scale_a, scale_b = (
+        torch.from_numpy(rng.random(x) + 0.5).float() for x in ((m, k // 128), (k // 128, -(-n // 128)))
+    )
+    left = a.double() * scale_a.double().repeat_interleave(128, 1)
+    right = b.double().T * scale_b.double().repeat_interleave(128, 0).repeat_interleave(128, 1)[:, :n]
+    bound(matmul(a, b.T, scale_a=scale_a, scale_b=scale_b, out_dtype="float32"), left, right, sums=2.0**-10)
+
+
+def test_integers_have_tiles_of_their_own():
+    """The instruction has no 40 or 56 columns for them, which is the fastest on few multiprocessors."""
+    given = Problem(390, 243, 211, 1, 8, 2, "k", "k", False, 30)
+    assert any(p.tile.n % 16 and p.tile.n > 32 for p in candidates(given))
+    assert not any(p.tile.n % 16 and p.tile.n > 32 for p in candidates(given._replace(integers=True)))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from types import EllipsisType
 from typing import Any, NamedTuple, Protocol, cast
 
-from ..matmul.arrays import Array, HostArray, address, describe, empty, is_torch
+from ..matmul.arrays import Array, HostArray, address, array_key, describe, empty, environment_key, is_torch
 from ..matmul.entry import target_of
 from ..matmul.request import check_apart
 from .calls import Given, Run, decide
@@ -68,11 +67,8 @@ def attention(
     factors = _descale(descale)
     drop = numbers_of(dropout, seed)
     drops = drop[1] > 0
-    key = (
-        _key(q), _key(k), _key(v), causal, _hashable(window), scale, softcap, _key(bias), _key(alibi), _key(sinks),
-        _key(cu_seqlens_q), _key(cu_seqlens_k), _key(block_table), _key(seqlens_k), *map(_key, factors), _key(out),
-        drops, os.environ.get("FLYDSL_COMPILE_BACKEND"), os.environ.get("FLYDSL_COMPILE_ARCH"),
-    )  # fmt: skip
+    arrays = q, k, v, bias, alibi, sinks, cu_seqlens_q, cu_seqlens_k, block_table, seqlens_k, *factors, out
+    key = *map(array_key, arrays), causal, _hashable(window), scale, softcap, drops, *environment_key()
     known = _decided.get(key)
     if known is None:
         request = check(
@@ -134,18 +130,6 @@ def _fill(out: Filled, lse: Filled | None, sinks: HostArray | None) -> None:
     out[...] = 0
     if lse is not None:
         lse[...] = float("-inf") if sinks is None else sinks.reshape(-1, 1)
-
-
-def _key(x: HostArray | None) -> object:
-    """What a decision depends on."""
-    if x is None:
-        return None
-    if is_torch(x):
-        return x.shape, x.stride(), x.dtype, x.device, x.data_ptr() % 16
-    if hasattr(x, "__array_interface__"):
-        return x.shape, x.strides, x.dtype.str, address(x) % 16
-    # No array: refused when it is described.
-    return x.__class__.__qualname__
 
 
 def _hashable(window: object) -> object:

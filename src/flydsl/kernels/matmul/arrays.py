@@ -122,7 +122,8 @@ def array_key(x: HostArray | None) -> object:
     if is_torch(x):
         return x.shape, x.stride(), x.dtype, x.device, x.data_ptr() % 16
     if hasattr(x, "__array_interface__"):
-        return x.shape, x.strides, x.dtype.str, address(x) % 16
+        # Not by the type's text: several types of 8 bits have the same.
+        return x.shape, x.strides, x.dtype, address(x) % 16
     # No array: refused when it is described.
     return x.__class__.__qualname__
 

@@ -157,6 +157,7 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
     given = Problem(
         m, n, k, batches, 8 * request.a.itemsize, out.itemsize, form_a.major, form_b.major, not by_engine,
         where.processors, promote, request.blocked, (form_a.ragged, form_b.ragged),
+        integers=request.a.dtype == "int8",
     )  # fmt: skip
     # K in one piece is summed in one order, whatever the tile; how it would be cut depends on the rows.
     plan = best(given, request.invariant, where.target.arch)
@@ -249,7 +250,7 @@ def few_rows(request: Request, out: Array, where: Target) -> Run | None:
     slim = best_slim(given)
     if thrice and microseconds(given, slim) > packed_microseconds(request, where):
         return None
-    by_words = not thrice and m <= thin.MOST
+    by_words = not thrice and m <= thin.MOST and in_units(k, a)
     few = thin.microseconds(m, n, k) if by_words else microseconds(given, slim)
     if not thrice and m > ONE and tiles_microseconds(request, out, where) * (BEFORE if by_words else AFTER) < few:
         return None
@@ -300,14 +301,16 @@ def few_bytes(request: Request, out: Array, where: Target) -> Run | None:
     # With two instructions for the rows tiles were faster: 19.0 microseconds instead of 21.0 for 16 x 8192 x 8192.
     if not where.hopper or not 0 < m <= ONE or not k or a.dtype not in kinds or b.dtype not in kinds:
         return None
-    if request.batched or request.invariant or request.blocked or request.scale_out is not None:
+    if request.batched or request.invariant or request.blocked or request.scale_out is not None or not in_units(k, a):
         return None
     form_a, form_b = (engine_form(x, k, 1, array) for x, array in ((left(request), a), (right(request), b)))
     if form_a is None or form_b is None or (n > 1 and out.strides[1] != 1):
         return None
     step_c = out.strides[0] if m > 1 else -(-n // 8) * 8
     promote = a.dtype in FP8 and request.accumulate == "f32"
-    given = Problem(m, n, k, 1, 8, out.itemsize, "k", "k", out.itemsize != 2, where.processors, promote)
+    given = Problem(
+        m, n, k, 1, 8, out.itemsize, "k", "k", out.itemsize != 2, where.processors, promote, integers=a.dtype == "int8"
+    )
     tiled = best(given).clocks / rates_of(8).clock * 1e6
     if step_c <= 0 or thin.microseconds(m, n, k, 8) > tiled:
         return None
@@ -315,6 +318,11 @@ def few_bytes(request: Request, out: Array, where: Target) -> Run | None:
     form = thin.choose(m, n, k, where.processors, 8)
     scales = thin.Scales(scale_form(request.scale_a), scale_form(request.scale_b))
     return run_thin((m, n, k, form_a[1], form_b[1], step_c, form, request.activation, quads), scales)
+
+
+def in_units(k: int, array: Array) -> bool:
+    """Whether K ends where a unit does: `thin_kernel` multiplies whole ones, and what is behind K is anything."""
+    return k % (UNIT // array.itemsize) == 0
 
 
 def run_thin(
@@ -387,14 +395,18 @@ def rowwise(request: Request, out: Array) -> bool:
 
 
 def on_ampere(request: Request, out: Array, where: Target) -> Run | None:
-    """`gemm_sm80`, which reads single elements where rows are no 16-byte units."""
+    """`gemm_sm80`, which reads single elements where rows do not begin at 16-byte units, or do not end there."""
     if not where.ampere or not rowwise(request, out):
         return None
     from ..gemm_sm80 import gemm_sm80
 
     aligned = all(
-        x.address % 16 == 0 and x.strides[-2 if x is not request.b else -1] * x.itemsize % 16 == 0
-        for x in (request.a, request.b, out)
+        x.address % UNIT == 0 and step * x.itemsize % UNIT == 0 and in_units(length, x)
+        for x, step, length in (
+            (request.a, request.a.strides[-2], request.k),
+            (request.b, request.b.strides[-1], request.k),
+            (out, out.strides[-2], request.n),
+        )
     )
     activation = request.activation
 

@@ -80,15 +80,18 @@ def finished(out: Out, values: fx.Vector, part: Part) -> fx.Vector:
     if out.c.dtype is fx.Int32:
         return values
     values = values.to(fx.Float32)
+    # Both together, which is the same bits whichever of them is A's: that depends on the rows of the product.
+    factor = None
     for scale, how, direction, mine in (
         (out.scale_x, form.scale_x, "rows", held.scale_x), (out.scale_y, form.scale_y, "columns", held.scale_y)
     ):  # fmt: skip
-        if form.blocked:
+        if form.blocked or not how:
             continue
-        if how == "one":
-            values = values * fx.Float32(cast("fx.Tensor", scale)[0])
-        elif how:
-            values = values * along(out, cast("fx.Tensor", scale), mine, direction, part)
+        given = cast("fx.Tensor", scale)
+        one = fx.Float32(given[0]) if how == "one" else along(out, given, mine, direction, part)
+        factor = one if factor is None else one * factor
+    if factor is not None:
+        values = values * factor
     if form.bias:
         values = values + along(out, cast("fx.Tensor", out.bias), held.bias, form.bias, part)
     values = activated(form.activation, values)

@@ -78,7 +78,7 @@ def result_form(request: Request, out: Array) -> tuple[bool, int, int, bool, boo
     rows, columns = request.m, request.n
     if column == 1 or columns == 1:
         flip = False
-    elif step == 1 or rows == 1:
+    elif step == 1 or (rows == 1 and not request.invariant):
         flip, step, rows, columns = True, column, columns, rows
     else:
         return None

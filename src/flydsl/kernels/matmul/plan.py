@@ -111,6 +111,8 @@ class Problem(NamedTuple):
     """Bytes of a batch that memory moves, where that is not each matrix once."""
     made: float = 1.0
     """The share of the tiles that there are."""
+    integers: bool = False
+    """For which `wgmma` has columns in steps of 16, above 32."""
 
 
 class Plan(NamedTuple):
@@ -307,6 +309,8 @@ def measured(given: Problem, tile: Tile) -> bool:
     if given.bits == 16 and along_k:
         return True
     if given.blocked and not tile.swap and 128 % tile.n and tile.n not in (160, 192):
+        return False
+    if given.integers and tile.n > 32 and tile.n % 16:
         return False
     few = tile.accumulators <= (64 if tile.consumers == 3 else 128)
     if not few or tile.splits not in (1, 2, 4, 8) or tile.slices not in SLICES or tile.cluster > 4:

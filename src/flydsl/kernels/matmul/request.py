@@ -141,12 +141,16 @@ def result_type(dtype: str, out_dtype: object) -> str:
 
 def _are_blocks(scale_a: Array | None, scale_b: Array | None, m: int, n: int, k: int, batched: bool) -> bool:
     """Whether scales are those of blocks, which come in pairs."""
-    many = [x is not None and len(x.shape) == 2 and 1 not in x.shape for x in (scale_a, scale_b)]
-    if not any(many) or scale_a is None or scale_b is None:
+    if scale_a is None or scale_b is None:
+        return False
+    expected = {"scale_a": (scale_a, (m, k // BLOCK)), "scale_b": (scale_b, (k // BLOCK, -(-n // BLOCK)))}
+    # One row, or one block along K or N, has a scale with an extent of 1, as those of rows and columns may have.
+    fit = k % BLOCK == 0 and all(scale.shape == shape for scale, shape in expected.values())
+    several = k > BLOCK or n > BLOCK
+    if not (fit and several) and not any(len(x.shape) == 2 and 1 not in x.shape for x in (scale_a, scale_b)):
         return False
     if k % BLOCK:
         raise DSLValueError(f"matmul: scales of blocks need a K that is a multiple of {BLOCK}, got {k}")
-    expected = {"scale_a": (scale_a, (m, k // BLOCK)), "scale_b": (scale_b, (k // BLOCK, -(-n // BLOCK)))}
     for what, (scale, shape) in expected.items():
         if scale.shape != shape:
             raise DSLValueError(
