@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+import flydsl.compiler as flyc
 from flydsl.errors import DSLTypeError, DSLValueError
 from flydsl.kernels import grouped_matmul
 from flydsl.kernels.matmul.groups import MOST
+from flydsl.kernels.matmul.hopper import hopper
 from flydsl.kernels.matmul.plan import plan
-from flydsl.kernels.matmul.tile import Tile
+from flydsl.kernels.matmul.tile import Form, Tile, stages
 
 from .matmul_checks import bound
 
@@ -114,18 +116,41 @@ def test_many_groups(groups: int, rng: np.random.Generator, emulate, monkeypatch
     check(grouped_matmul(a, b, wrong), a, b, held)
 
 
-def test_pairs_in_checked_mode(rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
-    """Pairs above each other, one left that is beside itself, halves nobody fetches, and more steps than stages."""
+@pytest.mark.parametrize(
+    ("tile", "sizes"),
+    [
+        (Tile(128, 160, 2, cluster=2, shares="either"), [330, 0, 50, 200]),
+        (Tile(128, 128, 2, True), [100, 70]),
+        (Tile(256, 128, 2), [200]),
+    ],
+)
+def test_checked(tile: Tile, sizes: list[int], rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
+    """Pairs above each other, one left that is beside itself, halves nobody fetches, and more steps than stages;
+    consumers of 128 rows, of which the engine stores 64 and threads the others, in the same room."""
     emulate("sm_90a")
     monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
     few_processors(monkeypatch, 4)
-    tile = Tile(128, 160, 2, cluster=2, shares="either")
     module = sys.modules["flydsl.kernels.matmul.grouped"]
     monkeypatch.setattr(module, "best_in_groups", lambda given: plan(given._replace(m=tile.m), tile))
-    a, b, ends = operands(rng, [330, 0, 50, 200], 328, 400, more=3)
+    n, k = (328, 400) if tile.either else (128, 64)
+    a, b, ends = operands(rng, sizes, n, k, more=3)
     out = poison(a, b)
     grouped_matmul(a, b, ends, out=out)
     check(out, a, b, ends)
+
+
+def test_a_consumer_without_rows_in_every_order(rng: np.random.Generator, emulate):
+    """40 rows of a tile of 128, and more steps than twice the stages: warps with nothing to do keep up with them."""
+    emulate("sm_90a")
+    tile = Tile(128, 256, 2)
+    assert 10 > 2 * stages(tile) + 1
+    a, b, ends = operands(rng, [40], 16, 640)
+    form = Form("k", "k", "engine", grouped=True, table=True)
+    numbers = (40, 16, 640, 1, 640, 0, 640, 0, 16, 0, 1, 1)
+    report = flyc.explore_schedules(
+        hopper, a, b, torch.zeros(40, 16, dtype=a.dtype), *(None,) * 5, *numbers, tile, form, offsets=ends, budget_s=60
+    )
+    assert report and report.complete, report
 
 
 def test_ends_that_fall_or_go_too_far_reach_nothing_else(rng: np.random.Generator, emulate):

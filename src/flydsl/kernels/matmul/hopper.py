@@ -263,7 +263,7 @@ def hopper_kernel(
                         coming = multiply_tile(work_on, where, here, following)
                     else:
                         coming = where.at(following, here)
-                        pass_by(work_on)
+                        pass_by(work_on, turn)
                 else:
                     coming = multiply_tile(work_on, where, here, following)
             else:
@@ -398,13 +398,19 @@ def multiply_tile(work: Work, where: Map, here: Place, following: fx.Int32):
 
 
 @flyc.jit
-def pass_by(work: Work):
-    """A tile's steps of a consumer whose rows are behind the group's end."""
+def pass_by(work: Work, turn: fx.nvgpu.named_barrier):
+    """A tile's steps of a consumer whose rows are behind the group's end.
+
+    One warp sees all stages come and go. No product holds the others back or them up: one that still stores might look
+    at a stage when it has been filled twice since, and wait for ever.
+    """
     ring, stage, phase = work.ring, work.stage, work.phase
-    for _ in range(work.steps):
-        wait(ring.full[stage], phase)
-        release(ring.empty[stage], work.member, work.tile.cluster, ring.part)
-        stage, phase = advance(stage, phase, ring.stages)
+    if work.member < 32:
+        for _ in range(work.steps):
+            wait(ring.full[stage], phase)
+            release(ring.empty[stage], work.member, work.tile.cluster, ring.part)
+            stage, phase = advance(stage, phase, ring.stages)
+    turn.sync()
 
 
 def prefetch(*maps: fx.nvgpu.TmaAtom | None) -> None:
