@@ -101,6 +101,23 @@ def test_tiles_of_clusters_and_turns(tile: Tile, rng: np.random.Generator, emula
         check(out, a, b, ends)
 
 
+def test_copies_end_where_the_matrices_do(rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
+    """96 of 128 columns are there, in three copies of four, and 8 of 48 in the first of a pair's second tile."""
+    emulate("sm_90a")
+    module, kernel = (sys.modules[f"flydsl.kernels.matmul.{name}"] for name in ("grouped", "hopper"))
+    found: list[int] = []
+    run = kernel.hopper
+    monkeypatch.setattr(kernel, "hopper", lambda *args: found.append(args[21].boxes_y) or run(*args))
+    for tile, n in ((Tile(64, 128, 1), 96), (Tile(64, 48, 1, cluster=2, shares="either"), 56)):
+        few_processors(monkeypatch, 4)
+        monkeypatch.setattr(module, "best_in_groups", lambda given, tile=tile: plan(given._replace(m=tile.m), tile))
+        a, b, ends = operands(rng, [70, 9], n, 72)
+        out = poison(a, b)
+        grouped_matmul(a, b, ends, out=out)
+        check(out, a, b, ends)
+    assert found == [4, 2]
+
+
 @pytest.mark.parametrize("groups", [70, MOST, MOST + 1])
 def test_many_groups(groups: int, rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
     """More than a warp reads at once, as many as a table has room for, and more; ends that fall and go too far."""

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from flydsl.kernels.matmul.hopper import hopper
-from flydsl.kernels.matmul.tile import Form, Tile, boxes, problem
+from flydsl.kernels.matmul.tile import Form, Tile, boxes, boxes_in_groups, problem
 
 TILES = [
     Tile(64, 64, 1), Tile(128, 64, 2), Tile(64, 48, 1), Tile(64, 96, 1), Tile(64, 64, 1, cluster=2),
@@ -48,3 +48,20 @@ def test_copies_end_where_the_matrix_does(rng: np.random.Generator):
                 assert many == least or extent % high, "nothing is beyond the end"
         assert boxes(tile, 1000, 1000, "mn", "mn") == (tile.wide, tile.high)
     assert boxes(Tile(128, 128, 2), 3136, 576, "k", "k") == (2, 2)
+
+
+def test_copies_of_groups(rng: np.random.Generator):
+    """A pair shares copies in one way or the other, so that there are two at least; of the rest a block makes four."""
+    for tile in (
+        Tile(128, 128, 2),
+        Tile(128, 208, 2),
+        Tile(64, 224, 2, True, 2, "either"),
+        Tile(128, 96, 2, cluster=2, shares="either"),
+    ):
+        least = 2 if tile.either else 1
+        assert boxes_in_groups(tile, 3 * tile.n, "k") == boxes_in_groups(tile, 1000, "mn") == least
+        for columns in map(int, rng.integers(1, 2000, 100)):
+            many = boxes_in_groups(tile, columns, "k")
+            assert tile.n % (8 * many) == 0 and many % least == 0 and many <= 4
+            assert -columns % (tile.n // many) <= -columns % (tile.n // least)
+    assert boxes_in_groups(Tile(128, 192, 2, cluster=2, shares="either"), 200, "k") == 4

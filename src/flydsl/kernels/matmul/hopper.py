@@ -163,7 +163,9 @@ def hopper_kernel(
                     full[stage].expect_tx(expected)
                     left = here.column * tile.n
                     if fx.const_expr(tile.either):
-                        pair = Pair(load_x, load_y, form.x_major, form.y_major, place, here.above, short)
+                        pair = Pair(
+                            load_x, load_y, form.x_major, form.y_major, place, here.above, short, columns, boxes_y
+                        )  # fmt: skip
                         fetch_either(pair, tile, to_x, to_y, full[stage], top, left, depth, batch)
                     else:
                         fetch(load_x, to_x, full[stage], top, depth, batch_x, rows_x, form.x_major, of_x, boxes_x, rows)
