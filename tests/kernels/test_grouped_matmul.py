@@ -13,7 +13,7 @@ from flydsl.errors import DSLTypeError, DSLValueError
 from flydsl.kernels import grouped_matmul
 from flydsl.kernels.matmul.groups import MOST
 from flydsl.kernels.matmul.hopper import hopper
-from flydsl.kernels.matmul.plan import plan
+from flydsl.kernels.matmul.plan import SHORT, Problem, best_in_groups, plan, rows_of_tiles
 from flydsl.kernels.matmul.tile import Form, Tile, stages
 
 from .matmul_checks import bound
@@ -168,6 +168,24 @@ def test_a_consumer_without_rows_in_every_order(rng: np.random.Generator, emulat
         hopper, a, b, torch.zeros(40, 16, dtype=a.dtype), *(None,) * 5, *numbers, tile, form, offsets=ends, budget_s=60
     )
     assert report and report.complete, report
+
+
+def test_rows_of_tiles_that_groups_have(rng: np.random.Generator):
+    """Five of groups of 549 rows, the last one short; of groups of any lengths, what drawn ones have."""
+    given = Problem(549, 1024, 896, 3, 16, 2, "k", "k", False, 132)
+    for tile, cost in ((Tile(128, 96, 2, cluster=2, shares="either"), SHORT), (Tile(128, 96, 2, True), 1.0)):
+        equal, anywhere = rows_of_tiles(given, tile)
+        assert equal == (2, 1, (4 + cost) / 5)
+        high = np.ceil(rng.exponential(549, 200_000) / 128)
+        assert np.isclose(anywhere.pairs, (high // 2).mean(), rtol=0.02)
+        assert np.isclose(anywhere.left, (high % 2).mean(), rtol=0.02)
+
+
+def test_choices_by_rounds():
+    """What was a tenth faster: pairs of 96 columns take two rounds of the first, and 176 waste half of the sixth."""
+    for shape, columns in (((3, 549, 1024, 896), 128), ((9, 1358, 1152, 3904), 144)):
+        groups, rows, n, k = shape
+        assert best_in_groups(Problem(rows, n, k, groups, 16, 2, "k", "k", False, 132)).tile.n == columns
 
 
 def test_ends_that_fall_or_go_too_far_reach_nothing_else(rng: np.random.Generator, emulate):

@@ -109,8 +109,12 @@ class Problem(NamedTuple):
     """Whether rows of A, and of B, start anywhere in cache lines."""
     moved: float = 0.0
     """Bytes of a batch that memory moves, where that is not each matrix once."""
+    tiles: float = 0.0
+    """Of clusters, in all batches: where extents do not say how many."""
+    loose: bool = False
+    """Whether that is about how many: the last round of them is half full."""
     made: float = 1.0
-    """The share of the tiles that there are."""
+    """What a tile costs of a whole one, on average."""
 
 
 class Plan(NamedTuple):
@@ -211,7 +215,7 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     high, wide = tile.high, tile.wide
     across = ceildiv(rows, tile.m * high)
     once = across * ceildiv(columns, tile.n * wide) * given.batches
-    clusters = once * tile.slices
+    clusters = ceil(given.tiles) or once * tile.slices
     steps = ceildiv(given.k, bk)
     parts = tile.splits * tile.slices
     room = at_once(given.processors, tile.blocks) * tile.fits
@@ -229,7 +233,9 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
         return None
     if given.blocked and tile.swap and tile.n > 64:
         return None
-    waves = ceildiv(once if tile.tail else clusters, room)
+    waves = float(ceildiv(once if tile.tail else clusters, room))
+    if given.loose:
+        waves = max(1.0, given.tiles / room + 0.5)
     mine = ceildiv(steps, parts)
     active = min(clusters, room) * tile.blocks
 
@@ -257,8 +263,9 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     step = max(together, rates.latency / depth, 60.0 * copies) + rates.step / tile.consumers
     # Tiles at the edges wait for the engine; how much of that counts depends on what else their blocks do.
     outer_x, outer_y = -rows % (high_x // boxes_x), -columns % (high_y // boxes_y)
+    across_y = 1 / ceildiv(columns, tile.n * wide) if given.tiles else 0.0
     engine = OUTSIDE * (outer_x + outer_y) + INSIDE * (high_x / wide + high_y / high - outer_x - outer_y)
-    step += max(0.0, engine - step) / waves
+    step += max(0.0, engine - step) * max(1 / waves, across_y)
     if given.promote and tile.m > 64 and tile.two_sets:
         step += 0.15 * feed  # they get in each other's way
     body = mine * step
@@ -281,7 +288,8 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
         busy = (waves - 1) * (steps * step + plain) + body
     else:
         busy = waves * body + (waves - 1) * stored
-    busy *= given.made
+    # A block's longest tile is a whole one.
+    busy *= 1 - (1 - given.made) * (waves - 1) / waves
 
     size = given.bits // 8
     once_each = (rows + columns) * given.k * size + rows * columns * given.out
@@ -417,40 +425,62 @@ def tiles_in_groups() -> tuple[Tile, ...]:
     return tuple(found)
 
 
-def in_groups(given: Problem, tile: Tile, count: float) -> float:
-    """Clocks for so many tiles of rows in each group, on average."""
-    size, high = given.bits // 8, max(1, ceil(count))
+class Rows(NamedTuple):
+    """Rows of tiles that a group has: those that come in pairs, those that are left, and what one costs of a whole."""
 
-    def clocks(rows: int, tile: Tile) -> float:
-        again = AGAIN * min(max((count / 2 if tile.cluster > 1 else count) - 1, 0.0), 1.0)
-        moved = given.n * size * given.k * (1 + again) + given.m * (given.k * size + given.n * given.out)
-        found = plan(given._replace(m=rows * tile.m, moved=moved, made=count / high), tile)
-        return inf if found is None else found.clocks
+    pairs: float
+    left: float
+    made: float
 
-    if not tile.either:
-        return clocks(high, tile)
-    beside = tile._replace(shares="x")
-    paired = high // 2 * 2
-    gained = clocks(paired, beside) - clocks(paired, tile._replace(shares="y")) if paired else 0.0
-    return clocks(high, beside) - gained
+    @property
+    def all(self) -> float:
+        return 2 * self.pairs + self.left
+
+
+def rows_of_tiles(given: Problem, tile: Tile) -> tuple[Rows, Rows]:
+    """Of groups that are all as long, and of such of any lengths, on average.
+
+    Short ones are many there, as if each row were the last of its group with the same chance.
+    """
+    short = SHORT if tile.consumers == 2 and tile.rows == 64 and not tile.pingpong else 1.0
+    high = max(1, ceildiv(given.m, tile.m))
+    last = short if 2 * (given.m - (high - 1) * tile.m) <= tile.m else 1.0
+    equal = Rows(high // 2, high % 2, (high - 1 + last) / high)
+    more, half = (exp(-part * tile.m / max(given.m, 1)) for part in (1.0, 0.5))
+    made = 1 - (1 - short) * (1 - half)
+    return equal, Rows(more / (1 - more * more), 1 / (1 + more), made)
+
+
+def in_groups(given: Problem, tile: Tile, rows: Rows, *, even: bool) -> float:
+    """Clocks for groups with so many rows of tiles each, all of them or on average."""
+    size = given.bits // 8
+    again = AGAIN * min(max((rows.pairs + rows.left if tile.either else rows.all) - 1, 0.0), 1.0)
+    moved = given.n * size * given.k * (1 + again) + given.m * (given.k * size + given.n * given.out)
+    columns = ceildiv(given.n, tile.n)
+    above, beside = (rows.pairs * columns, rows.left * ceildiv(columns, 2)) if tile.either else (0, rows.all * columns)
+    many = (above + beside) * given.batches
+    given = given._replace(
+        m=max(1, round(rows.all)) * tile.m, moved=moved, made=rows.made, tiles=many, loose=not even
+    )  # fmt: skip
+    clocks = 0.0
+    for part, shares in ((above, "y"), (beside, "x" if tile.either else tile.shares)):
+        found = plan(given, tile._replace(shares=shares)) if part else None
+        if part:
+            clocks += inf if found is None else found.clocks * part / (above + beside)
+    return clocks
 
 
 def candidates_in_groups(given: Problem) -> list[Plan]:
     """For groups of about `m` rows each, whose true numbers only the device knows; the favourite first.
 
-    Groups that are all as long count as much as such of any lengths: short ones are many, as if each row were the last
-    of its group with the same chance.
+    Groups that are all as long count as much as such of any lengths.
     """
     found: list[Plan] = []
     for tile in tiles_in_groups():
         if problem(tile, given.a_major, given.b_major) is not None:
             continue
-        whole, left = divmod(given.m, tile.m)
-        short = SHORT if tile.consumers == 2 and tile.rows == 64 and not tile.pingpong else 1.0
-        equal = whole + (0.0 if left == 0 else short if 2 * left <= tile.m else 1.0)
-        ends, half = (1 - exp(-part * tile.m / max(given.m, 1)) for part in (1.0, 0.5))
-        anywhere = (1 - (1 - short) * half) / ends
-        clocks = in_groups(given, tile, equal) + in_groups(given, tile, anywhere)
+        equal, anywhere = rows_of_tiles(given, tile)
+        clocks = in_groups(given, tile, equal, even=True) + in_groups(given, tile, anywhere, even=False)
         if clocks < inf:
             # As many rows as are beside as many columns in L2, if the group has them.
             group = max(1, round(sqrt(given.processors * tile.n / tile.m) / tile.high))
