@@ -23,7 +23,7 @@ from h200_matmul import L2, name, timed
 from flydsl.kernels import grouped_matmul
 from flydsl.kernels.matmul.groups import MOST, TABLE_BYTES
 from flydsl.kernels.matmul.hopper import hopper
-from flydsl.kernels.matmul.plan import Plan, Problem, blocks_in_groups, candidates_in_groups
+from flydsl.kernels.matmul.plan import Plan, Problem, blocks_in_groups, candidates_in_groups, raggedness
 from flydsl.kernels.matmul.tile import Form, boxes_in_groups, has_room
 
 SHAPES = [
@@ -56,7 +56,8 @@ def checked(a, b, ends, c) -> None:
 
 
 def given_of(groups: int, rows: int, n: int, k: int) -> Problem:
-    return Problem(rows, n, k, groups, 16, 2, "k", "k", False, 132, ragged=(k % 64 != 0, k % 64 != 0))
+    ragged = raggedness(2 * k)
+    return Problem(rows, n, k, groups, 16, 2, "k", "k", False, 132, ragged=(ragged, ragged))
 
 
 def favourites(groups: int, rows: int, n: int, k: int, most: int) -> list[Plan]:

@@ -13,7 +13,7 @@ from flydsl.errors import DSLTypeError, DSLValueError
 from flydsl.kernels import grouped_matmul
 from flydsl.kernels.matmul.groups import MOST
 from flydsl.kernels.matmul.hopper import hopper
-from flydsl.kernels.matmul.plan import SHORT, Problem, best_in_groups, plan, rows_of_tiles
+from flydsl.kernels.matmul.plan import SHORT, Problem, best_in_groups, plan, raggedness, rows_of_tiles
 from flydsl.kernels.matmul.tile import Form, Tile, stages
 
 from .matmul_checks import bound
@@ -181,11 +181,14 @@ def test_rows_of_tiles_that_groups_have(rng: np.random.Generator):
         assert np.isclose(anywhere.left, (high % 2).mean(), rtol=0.02)
 
 
-def test_choices_by_rounds():
-    """What was a tenth faster: pairs of 96 columns take two rounds of the first, and 176 waste half of the sixth."""
-    for shape, columns in (((3, 549, 1024, 896), 128), ((9, 1358, 1152, 3904), 144)):
+def test_choices():
+    """What was a tenth faster: pairs of 96 columns take two rounds of the first, and 176 waste half of the sixth of the
+    second; five steps are not enough for a consumer to store while the other multiplies."""
+    for shape, columns in (((3, 549, 1024, 896), 128), ((9, 1358, 1152, 3904), 128), ((10, 948, 3512, 280), None)):
         groups, rows, n, k = shape
-        assert best_in_groups(Problem(rows, n, k, groups, 16, 2, "k", "k", False, 132)).tile.n == columns
+        tile = best_in_groups(Problem(rows, n, k, groups, 16, 2, "k", "k", False, 132)).tile
+        assert not tile.pingpong and tile.n == (columns or tile.n)
+    assert [raggedness(step) for step in (256, 64, 2656, 16, 48)] == [0, 4 / 7, 6 / 7, 1, 1]
 
 
 def test_ends_that_fall_or_go_too_far_reach_nothing_else(rng: np.random.Generator, emulate):

@@ -13,9 +13,9 @@ from .calls import engine_form
 from .entry import target_of
 from .groups import MOST, TABLE_BYTES
 from .operands import Target, left, result_form, right
-from .plan import Problem, best_in_groups, blocks_in_groups
+from .plan import Problem, best_in_groups, blocks_in_groups, raggedness
 from .request import RESULTS, Request, check_apart, check_out, result_type
-from .tile import LINE, Form, boxes_in_groups, has_room
+from .tile import Form, boxes_in_groups, has_room
 
 TYPES = tuple(RESULTS)
 _KEPT = 4096
@@ -121,10 +121,10 @@ def _on_hopper(request: Request, out: Array, where: Target) -> Any:
     if form_a is None or form_b is None or placed is None or placed[0]:
         return None
     _, step_c, _, by_engine, pairs = placed
-    ragged = tuple(form[1] * request.a.itemsize % LINE != 0 for form in (form_a, form_b))
+    ragged = raggedness(form_a[1] * request.a.itemsize), raggedness(form_b[1] * request.a.itemsize)
     given = Problem(
         -(-m // groups), n, k, groups, 16, out.itemsize, form_a[0], form_b[0], not by_engine, where.processors,
-        ragged=(ragged[0], ragged[1]),
+        ragged=ragged,
     )  # fmt: skip
     plan = best_in_groups(given)
     tile = plan.tile

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from math import ceil, exp, inf, sqrt
+from math import ceil, exp, gcd, inf, sqrt
 from typing import NamedTuple
 
-from .tile import LINE, MOST_SLICES, Tile, boxes, limits, problem, span, stages
+from .tile import LINE, MOST_SLICES, Tile, boxes, limits, problem, span, stages, staging
 from .winners import winner
 
 
@@ -105,14 +105,14 @@ class Problem(NamedTuple):
     """Threads add up the sums of 128 products, in as many registers again."""
     blocked: bool = False
     """With factors for 128 elements of a row of A, and for 128 x 128 of B."""
-    ragged: tuple[bool, bool] = (False, False)
-    """Whether rows of A, and of B, start anywhere in cache lines."""
+    ragged: tuple[float, float] = (0.0, 0.0)
+    """Whether rows of A, and of B, start anywhere in cache lines: 1, or less where more of them start with one."""
     moved: float = 0.0
     """Bytes of a batch that memory moves, where that is not each matrix once."""
     tiles: float = 0.0
     """Of clusters, in all batches: where extents do not say how many."""
-    loose: bool = False
-    """Whether that is about how many: the last round of them is half full."""
+    spread: float = 0.0
+    """How far that may be off: a standard deviation."""
     made: float = 1.0
     """What a tile costs of a whole one, on average."""
 
@@ -190,6 +190,11 @@ def _shapes() -> Iterator[tuple[int, int, int, bool]]:
     yield 192, 192, 3, False
 
 
+def raggedness(step: int) -> float:
+    """`Problem.ragged`, of rows so many bytes apart."""
+    return (1 - gcd(step, LINE) / LINE) / (1 - 16 / LINE)
+
+
 def operands(given: Problem, swap: bool) -> tuple[int, int, str, str]:
     """Rows of X and of Y and their contiguous directions."""
     if swap:
@@ -234,8 +239,8 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     if given.blocked and tile.swap and tile.n > 64:
         return None
     waves = float(ceildiv(once if tile.tail else clusters, room))
-    if given.loose:
-        waves = max(1.0, given.tiles / room + 0.5)
+    if given.spread:
+        waves = sum(max(1, ceil((given.tiles + z * given.spread) / room)) for z in NORMAL) / len(NORMAL)
     mine = ceildiv(steps, parts)
     active = min(clusters, room) * tile.blocks
 
@@ -245,10 +250,10 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     if given.promote:
         products = promoted(given, tile, products)
     ragged_x, ragged_y = given.ragged[::-1] if tile.swap else given.ragged
-    more = rates.ragged
+    more_x, more_y = (1 + (rates.ragged - 1) * share for share in (ragged_x, ragged_y))
     few_x, few_y = limits(tile, rows, columns, x_major, y_major)
     high_x, high_y = few_x or tile.m, few_y or tile.n
-    fetched = LINE * (high_x / wide * (more if ragged_x else 1) + high_y / high * (more if ragged_y else 1))
+    fetched = LINE * (high_x / wide * more_x + high_y / high * more_y)
     # Few blocks have L2 to themselves, up to what a multiprocessor can take.
     feed = fetched / min(rates.l2_alone, rates.l2 * given.processors / active)
     # Copies of few rows cost the engine as much as longer ones.
@@ -273,6 +278,9 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     stored = tile.m * tile.n * given.out / rates.store * (1.6 if given.direct else 1.0)
     if tile.by_threads and not tile.in_shares and not given.direct:
         stored *= 5.0 if tile.m > 64 else 3.0 if tile.n > 96 else 1.0  # in halves of sectors
+    if given.tiles:
+        apart = given.n * given.out % 32 and not tile.by_threads
+        stored *= 1 + (APART * 64 / staging(tile).box if apart else 0.0)
     sums = 4 * tile.m * tile.n
     if tile.splits > 1:
         stored = stored / tile.splits * 1.3 + sums / 64 + sums / rates.peer + tile.splits * rates.part
@@ -283,7 +291,7 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
         stored += rates.slices + (sums / 64 + (tile.slices - 1) * sums / rates.gather) / tile.splits
     if tile.pingpong:
         # Turns: one's results leave during the other's products, and only the last ones are waited for.
-        busy = waves * max(body * rates.turns, (body + stored) / 2)
+        busy = waves * max(body * rates.turns, (body + stored * (IN_TURNS if given.tiles else 1.0)) / 2)
     elif tile.tail:
         busy = (waves - 1) * (steps * step + plain) + body
     else:
@@ -302,8 +310,8 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
         clocks += rates.cluster
     if tile.swap:
         clocks *= 1.01
-    if given.bits == 8 and tile.n > 64 and tile.n % 32:
-        clocks *= 1.02  # boxes of 16 columns
+    if (given.bits == 8 or given.tiles) and tile.n > 64 and tile.n % 32:
+        clocks *= 1.02 if given.bits == 8 else 1.01  # boxes of 16 columns
     group = max(1, round(sqrt(given.processors / parts * tile.n / tile.m) / high))
     blocks = min(clusters, room) * tile.blocks
     return Plan(tile, blocks, min(group, across), clocks)
@@ -386,6 +394,8 @@ def tails(given: Problem, whole: Plan) -> list[Plan]:
 
 
 NEAR = 1.15
+NORMAL = (-1.4, -0.5, 0.0, 0.5, 1.4)
+"""Standard deviations that stand for all."""
 
 
 @lru_cache(4096)
@@ -403,11 +413,18 @@ def best(given: Problem, whole: bool = False, arch: str | None = None) -> Plan:
     return next((p for p in found if p.tile == won.tile and p.clocks < near), found[0])
 
 
-SHORT = 0.65
+# These were fitted to 462 times of 32 shapes of groups, equal and ragged.
+
+APART = 0.1
+"""How much longer results of groups take to leave in copies of 64 columns, where their rows begin inside of sectors."""
+
+IN_TURNS = 4.0
+"""And while the other consumer multiplies."""
+
+SHORT = 0.55
 """What a tile costs of whose rows at most half belong to its group: one consumer has nothing to do."""
 
-
-AGAIN = 0.3
+AGAIN = 0.35
 """How much of a group's matrix comes from memory again for the next rows of tiles: they do not run side by side."""
 
 
@@ -460,7 +477,8 @@ def in_groups(given: Problem, tile: Tile, rows: Rows, *, even: bool) -> float:
     above, beside = (rows.pairs * columns, rows.left * ceildiv(columns, 2)) if tile.either else (0, rows.all * columns)
     many = (above + beside) * given.batches
     given = given._replace(
-        m=max(1, round(rows.all)) * tile.m, moved=moved, made=rows.made, tiles=many, loose=not even
+        m=max(1, round(rows.all)) * tile.m, moved=moved, made=rows.made, tiles=many,
+        spread=0.0 if even else sqrt(given.batches / 12) * columns / tile.cluster,
     )  # fmt: skip
     clocks = 0.0
     for part, shares in ((above, "y"), (beside, "x" if tile.either else tile.shares)):
@@ -512,5 +530,6 @@ __all__ = [
     "candidates_in_groups",
     "operands",
     "plan",
+    "raggedness",
     "rates_of",
 ]
