@@ -23,8 +23,8 @@ from h200_matmul import L2, name, timed
 from flydsl.kernels import grouped_matmul
 from flydsl.kernels.matmul.groups import MOST, TABLE_BYTES
 from flydsl.kernels.matmul.hopper import hopper
-from flydsl.kernels.matmul.plan import Plan, Problem, blocks_in_groups, candidates_in_groups
-from flydsl.kernels.matmul.tile import Form, has_room
+from flydsl.kernels.matmul.plan import Plan, Problem, blocks_in_groups, candidates_in_groups, raggedness
+from flydsl.kernels.matmul.tile import Form, boxes_in_groups, has_room
 
 SHAPES = [
     (8, 4096, 1536, 2048), (8, 2048, 4096, 4096), (32, 256, 4096, 2048), (64, 128, 2048, 7168),
@@ -55,8 +55,13 @@ def checked(a, b, ends, c) -> None:
         start = end
 
 
+def given_of(groups: int, rows: int, n: int, k: int) -> Problem:
+    ragged = raggedness(2 * k)
+    return Problem(rows, n, k, groups, 16, 2, "k", "k", False, 132, ragged=(ragged, ragged))
+
+
 def favourites(groups: int, rows: int, n: int, k: int, most: int) -> list[Plan]:
-    given = Problem(rows, n, k, groups, 16, 2, "k", "k", False, 132)
+    given = given_of(groups, rows, n, k)
     found: dict[object, Plan] = {}
     for plan in candidates_in_groups(given):
         found.setdefault(plan.tile, plan)
@@ -66,8 +71,10 @@ def favourites(groups: int, rows: int, n: int, k: int, most: int) -> list[Plan]:
 def with_tile(plan: Plan, a, b, ends, c) -> None:
     (rows, k), (groups, _, n) = a.shape, b.shape
     table = groups <= MOST and has_room(plan.tile, TABLE_BYTES)
-    form = Form("k", "k", "engine", grouped=True, edge="pairs", table=table)
-    given = Problem(rows // groups, n, k, groups, 16, 2, "k", "k", False, 132)
+    many = boxes_in_groups(plan.tile, n, "k")
+    given = given_of(groups, rows // groups, n, k)
+    fetch = 128 if any(given.ragged) else 256
+    form = Form("k", "k", "engine", grouped=True, edge="pairs", table=table, l2_fetch=fetch, boxes_y=many)
     hopper(
         a, b, c, None, None, None, None, None, rows, n, k, groups, k, 0, k, n * k, n, 0,
         blocks_in_groups(given, plan.tile, rows), plan.group, plan.tile, form, offsets=ends,

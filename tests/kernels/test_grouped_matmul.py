@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+import flydsl.compiler as flyc
 from flydsl.errors import DSLTypeError, DSLValueError
 from flydsl.kernels import grouped_matmul
 from flydsl.kernels.matmul.groups import MOST
-from flydsl.kernels.matmul.plan import plan
-from flydsl.kernels.matmul.tile import Tile
+from flydsl.kernels.matmul.hopper import hopper
+from flydsl.kernels.matmul.plan import SHORT, Problem, best_in_groups, plan, raggedness, rows_of_tiles
+from flydsl.kernels.matmul.tile import Form, Tile, stages
 
 from .matmul_checks import bound
 
@@ -99,6 +101,23 @@ def test_tiles_of_clusters_and_turns(tile: Tile, rng: np.random.Generator, emula
         check(out, a, b, ends)
 
 
+def test_copies_end_where_the_matrices_do(rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
+    """96 of 128 columns are there, in three copies of four, and 8 of 48 in the first of a pair's second tile."""
+    emulate("sm_90a")
+    module, kernel = (sys.modules[f"flydsl.kernels.matmul.{name}"] for name in ("grouped", "hopper"))
+    found: list[int] = []
+    run = kernel.hopper
+    monkeypatch.setattr(kernel, "hopper", lambda *args: found.append(args[21].boxes_y) or run(*args))
+    for tile, n in ((Tile(64, 128, 1), 96), (Tile(64, 48, 1, cluster=2, shares="either"), 56)):
+        few_processors(monkeypatch, 4)
+        monkeypatch.setattr(module, "best_in_groups", lambda given, tile=tile: plan(given._replace(m=tile.m), tile))
+        a, b, ends = operands(rng, [70, 9], n, 72)
+        out = poison(a, b)
+        grouped_matmul(a, b, ends, out=out)
+        check(out, a, b, ends)
+    assert found == [4, 2]
+
+
 @pytest.mark.parametrize("groups", [70, MOST, MOST + 1])
 def test_many_groups(groups: int, rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
     """More than a warp reads at once, as many as a table has room for, and more; ends that fall and go too far."""
@@ -114,18 +133,62 @@ def test_many_groups(groups: int, rng: np.random.Generator, emulate, monkeypatch
     check(grouped_matmul(a, b, wrong), a, b, held)
 
 
-def test_pairs_in_checked_mode(rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
-    """Pairs above each other, one left that is beside itself, halves nobody fetches, and more steps than stages."""
+@pytest.mark.parametrize(
+    ("tile", "sizes"),
+    [
+        (Tile(128, 160, 2, cluster=2, shares="either"), [330, 0, 50, 200]),
+        (Tile(128, 128, 2, True), [100, 70]),
+        (Tile(256, 128, 2), [200]),
+    ],
+)
+def test_checked(tile: Tile, sizes: list[int], rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
+    """Pairs above each other, one left that is beside itself, halves nobody fetches, and more steps than stages;
+    consumers of 128 rows, of which the engine stores 64 and threads the others, in the same room."""
     emulate("sm_90a")
     monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
     few_processors(monkeypatch, 4)
-    tile = Tile(128, 160, 2, cluster=2, shares="either")
     module = sys.modules["flydsl.kernels.matmul.grouped"]
     monkeypatch.setattr(module, "best_in_groups", lambda given: plan(given._replace(m=tile.m), tile))
-    a, b, ends = operands(rng, [330, 0, 50, 200], 328, 400, more=3)
+    n, k = (328, 400) if tile.either else (128, 64)
+    a, b, ends = operands(rng, sizes, n, k, more=3)
     out = poison(a, b)
     grouped_matmul(a, b, ends, out=out)
     check(out, a, b, ends)
+
+
+def test_a_consumer_without_rows_in_every_order(rng: np.random.Generator, emulate):
+    """40 rows of a tile of 128, and more steps than twice the stages: warps with nothing to do keep up with them."""
+    emulate("sm_90a")
+    tile = Tile(128, 256, 2)
+    assert 10 > 2 * stages(tile) + 1
+    a, b, ends = operands(rng, [40], 16, 640)
+    form = Form("k", "k", "engine", grouped=True, table=True)
+    numbers = (40, 16, 640, 1, 640, 0, 640, 0, 16, 0, 1, 1)
+    report = flyc.explore_schedules(
+        hopper, a, b, torch.zeros(40, 16, dtype=a.dtype), *(None,) * 5, *numbers, tile, form, offsets=ends, budget_s=60
+    )
+    assert report and report.complete, report
+
+
+def test_rows_of_tiles_that_groups_have(rng: np.random.Generator):
+    """Five of groups of 549 rows, the last one short; of groups of any lengths, what drawn ones have."""
+    given = Problem(549, 1024, 896, 3, 16, 2, "k", "k", False, 132)
+    for tile, cost in ((Tile(128, 96, 2, cluster=2, shares="either"), SHORT), (Tile(128, 96, 2, True), 1.0)):
+        equal, anywhere = rows_of_tiles(given, tile)
+        assert equal == (2, 1, (4 + cost) / 5)
+        high = np.ceil(rng.exponential(549, 200_000) / 128)
+        assert np.isclose(anywhere.pairs, (high // 2).mean(), rtol=0.02)
+        assert np.isclose(anywhere.left, (high % 2).mean(), rtol=0.02)
+
+
+def test_choices():
+    """What was a tenth faster: pairs of 96 columns take two rounds of the first, and 176 waste half of the sixth of the
+    second; five steps are not enough for a consumer to store while the other multiplies."""
+    for shape, columns in (((3, 549, 1024, 896), 128), ((9, 1358, 1152, 3904), 128), ((10, 948, 3512, 280), None)):
+        groups, rows, n, k = shape
+        tile = best_in_groups(Problem(rows, n, k, groups, 16, 2, "k", "k", False, 132)).tile
+        assert not tile.pingpong and tile.n == (columns or tile.n)
+    assert [raggedness(step) for step in (256, 64, 2656, 16, 48)] == [0, 4 / 7, 6 / 7, 1, 1]
 
 
 def test_ends_that_fall_or_go_too_far_reach_nothing_else(rng: np.random.Generator, emulate):

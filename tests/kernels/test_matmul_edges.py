@@ -9,7 +9,7 @@ import torch
 from flydsl.kernels import matmul
 from flydsl.kernels.matmul.hopper import hopper
 from flydsl.kernels.matmul.plan import Problem, candidates
-from flydsl.kernels.matmul.tile import Form, Tile, boxes, problem
+from flydsl.kernels.matmul.tile import Form, Tile, boxes, boxes_in_groups, problem
 
 from .matmul_checks import bound
 
@@ -104,3 +104,20 @@ def test_integers_have_tiles_of_their_own():
     given = Problem(390, 243, 211, 1, 8, 2, "k", "k", False, 30)
     assert any(p.tile.n % 16 and p.tile.n > 32 for p in candidates(given))
     assert not any(p.tile.n % 16 and p.tile.n > 32 for p in candidates(given._replace(integers=True)))
+
+
+def test_copies_of_groups(rng: np.random.Generator):
+    """A pair shares copies in one way or the other, so that there are two at least; of the rest a block makes four."""
+    for tile in (
+        Tile(128, 128, 2),
+        Tile(128, 208, 2),
+        Tile(64, 224, 2, True, 2, "either"),
+        Tile(128, 96, 2, cluster=2, shares="either"),
+    ):
+        least = 2 if tile.either else 1
+        assert boxes_in_groups(tile, 3 * tile.n, "k") == boxes_in_groups(tile, 1000, "mn") == least
+        for columns in map(int, rng.integers(1, 2000, 100)):
+            many = boxes_in_groups(tile, columns, "k")
+            assert tile.n % (8 * many) == 0 and many % least == 0 and many <= 4
+            assert -columns % (tile.n // many) <= -columns % (tile.n // least)
+    assert boxes_in_groups(Tile(128, 192, 2, cluster=2, shares="either"), 200, "k") == 4

@@ -14,7 +14,7 @@ from .few.slim_plan import Given, microseconds
 from .few.slim_plan import best as best_slim
 from .operands import UNIT, Call, Matrix, Run, Target, left, result_form, right, scale_form
 from .pack import PARTS, Packing
-from .plan import Problem, best, rates_of
+from .plan import Problem, best, raggedness, rates_of
 from .request import FNUZ, FP8, Request
 from .tile import LINE, Form, boxes, limits
 from .workspace import scratch
@@ -48,13 +48,20 @@ class Operand(NamedTuple):
     batch: int
     ragged: bool
     packing: Packing | None = None
+    size: int = 2
+    """Bytes of an element."""
+
+    @property
+    def raggedness(self) -> float:
+        """As `Problem` has it. Bytes alone were measured by how many rows start inside of a cache line."""
+        return raggedness(self.step) if self.ragged and self.size == 1 else float(self.ragged)
 
 
 def operand(x: Matrix, k: int, batches: int, array: Array, parts: str = "") -> Operand:
     """As it is, or packed: along the direction that is contiguous, or along k; always where it is to have parts."""
     found = None if parts else engine_form(x, k, batches, array)
     if found is not None:
-        return Operand(*found, found[1] * array.itemsize % LINE != 0)
+        return Operand(*found, found[1] * array.itemsize % LINE != 0, size=array.itemsize)
     batch = 0 if batches == 1 or x.batch == 0 else x.batch
     count = batches if batch else 1
     if array.itemsize == 2 and x.step == 1 and x.depth != 1:
@@ -156,7 +163,7 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
         m, n, form_a, form_b = n, m, form_b, form_a
     given = Problem(
         m, n, k, batches, 8 * request.a.itemsize, out.itemsize, form_a.major, form_b.major, not by_engine,
-        where.processors, promote, request.blocked, (form_a.ragged, form_b.ragged),
+        where.processors, promote, request.blocked, (form_a.raggedness, form_b.raggedness),
         integers=request.a.dtype == "int8",
     )  # fmt: skip
     # K in one piece is summed in one order, whatever the tile; how it would be cut depends on the rows.

@@ -13,9 +13,9 @@ from .calls import engine_form
 from .entry import target_of
 from .groups import MOST, TABLE_BYTES
 from .operands import Target, left, result_form, right
-from .plan import Problem, best_in_groups, blocks_in_groups
+from .plan import Problem, best_in_groups, blocks_in_groups, raggedness
 from .request import RESULTS, Request, check_apart, check_out, result_type
-from .tile import Form, has_room
+from .tile import Form, boxes_in_groups, has_room
 
 TYPES = tuple(RESULTS)
 _KEPT = 4096
@@ -121,8 +121,10 @@ def _on_hopper(request: Request, out: Array, where: Target) -> Any:
     if form_a is None or form_b is None or placed is None or placed[0]:
         return None
     _, step_c, _, by_engine, pairs = placed
+    ragged = raggedness(form_a[1] * request.a.itemsize), raggedness(form_b[1] * request.a.itemsize)
     given = Problem(
-        -(-m // groups), n, k, groups, 16, out.itemsize, form_a[0], form_b[0], not by_engine, where.processors
+        -(-m // groups), n, k, groups, 16, out.itemsize, form_a[0], form_b[0], not by_engine, where.processors,
+        ragged=ragged,
     )  # fmt: skip
     plan = best_in_groups(given)
     tile = plan.tile
@@ -130,6 +132,7 @@ def _on_hopper(request: Request, out: Array, where: Target) -> Any:
     form = Form(
         form_a[0], form_b[0], "engine" if by_engine else by_threads, request.activation,
         grouped=True, edge=by_threads, table=groups <= MOST and has_room(tile, TABLE_BYTES),
+        l2_fetch=128 if any(ragged) else 256, boxes_y=boxes_in_groups(tile, n, form_b[0]),
     )  # fmt: skip
     numbers = (
         m, n, k, groups, form_a[1], 0, form_b[1], form_b[2], step_c, 0, blocks_in_groups(given, plan.tile, m),

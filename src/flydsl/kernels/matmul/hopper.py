@@ -163,7 +163,9 @@ def hopper_kernel(
                     full[stage].expect_tx(expected)
                     left = here.column * tile.n
                     if fx.const_expr(tile.either):
-                        pair = Pair(load_x, load_y, form.x_major, form.y_major, place, here.above, short)
+                        pair = Pair(
+                            load_x, load_y, form.x_major, form.y_major, place, here.above, short, columns, boxes_y
+                        )  # fmt: skip
                         fetch_either(pair, tile, to_x, to_y, full[stage], top, left, depth, batch)
                     else:
                         fetch(load_x, to_x, full[stage], top, depth, batch_x, rows_x, form.x_major, of_x, boxes_x, rows)
@@ -263,7 +265,7 @@ def hopper_kernel(
                         coming = multiply_tile(work_on, where, here, following)
                     else:
                         coming = where.at(following, here)
-                        pass_by(work_on)
+                        pass_by(work_on, turn)
                 else:
                     coming = multiply_tile(work_on, where, here, following)
             else:
@@ -398,13 +400,19 @@ def multiply_tile(work: Work, where: Map, here: Place, following: fx.Int32):
 
 
 @flyc.jit
-def pass_by(work: Work):
-    """A tile's steps of a consumer whose rows are behind the group's end."""
+def pass_by(work: Work, turn: fx.nvgpu.named_barrier):
+    """A tile's steps of a consumer whose rows are behind the group's end.
+
+    One warp sees all stages come and go. No product holds the others back or them up: one that still stores might look
+    at a stage when it has been filled twice since, and wait for ever.
+    """
     ring, stage, phase = work.ring, work.stage, work.phase
-    for _ in range(work.steps):
-        wait(ring.full[stage], phase)
-        release(ring.empty[stage], work.member, work.tile.cluster, ring.part)
-        stage, phase = advance(stage, phase, ring.stages)
+    if work.member < 32:
+        for _ in range(work.steps):
+            wait(ring.full[stage], phase)
+            release(ring.empty[stage], work.member, work.tile.cluster, ring.part)
+            stage, phase = advance(stage, phase, ring.stages)
+    turn.sync()
 
 
 def prefetch(*maps: fx.nvgpu.TmaAtom | None) -> None:

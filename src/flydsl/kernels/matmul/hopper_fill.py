@@ -93,6 +93,10 @@ class Pair(NamedTuple):
     above: fx.Int32
     short: fx.Int32
     """1 if the second half of X's rows is of no use."""
+    columns: fx.Int32
+    """Rows of Y that a matrix has."""
+    boxes: int
+    """Copies that fetch a step's rows of Y."""
 
 
 @flyc.jit
@@ -116,11 +120,11 @@ def fetch_either(
         if pair.short == 0:
             second = to_x + half * (LINE * 8 // pair.load_x.width)
             fetch(pair.load_x, second, full, top + half, depth, zero, half, pair.major_x, alone, 1)
-        fetch(pair.load_y, to_y, full, left, depth, batch, tile.n, pair.major_y, both, 2)
+        fetch(pair.load_y, to_y, full, left, depth, batch, tile.n, pair.major_y, both, pair.boxes, pair.columns)
     else:
         if (pair.short == 0) | (pair.member == 0):
             fetch(pair.load_x, to_x, full, top, depth, zero, tile.m, pair.major_x, both, 2)
-        fetch(pair.load_y, to_y, full, left, depth, batch, tile.n, pair.major_y, alone, 2)
+        fetch(pair.load_y, to_y, full, left, depth, batch, tile.n, pair.major_y, alone, pair.boxes, pair.columns)
 
 
 def load_map(

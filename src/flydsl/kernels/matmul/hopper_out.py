@@ -184,11 +184,13 @@ def issue(out: Out, place: fx.Pointer, top: fx.Int32, left: fx.Int32, batch: fx.
 
 @flyc.jit
 def issue_in_group(out: Out, store: fx.nvgpu.TmaAtom, place: fx.Pointer, top: fx.Int32, left: fx.Int32, how: Staging):
-    """The engine would write rows of the next group."""
+    """The engine would write rows of the next group. What threads store counts as a group of copies that is done."""
     if top + 64 <= out.rows:
         issue_stores(store, place, top, left, fx.Int32(0), out.member, False, how.columns, how.box)
     else:
         store_rows(out, place, top, left, how)
+        if out.member == 0:
+            fx.nvgpu.tma_commit()
 
 
 @flyc.jit

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from math import ceil, exp, inf, sqrt
+from math import ceil, exp, gcd, inf, sqrt
 from typing import NamedTuple
 
-from .tile import LINE, MOST_SLICES, Tile, boxes, limits, problem, span, stages
+from .tile import LINE, MOST_SLICES, Tile, boxes, limits, problem, span, stages, staging
 from .winners import winner
 
 
@@ -105,12 +105,16 @@ class Problem(NamedTuple):
     """Threads add up the sums of 128 products, in as many registers again."""
     blocked: bool = False
     """With factors for 128 elements of a row of A, and for 128 x 128 of B."""
-    ragged: tuple[bool, bool] = (False, False)
-    """Whether rows of A, and of B, start anywhere in cache lines."""
+    ragged: tuple[float, float] = (0.0, 0.0)
+    """Whether rows of A, and of B, start anywhere in cache lines: 1, or less where more of them start with one."""
     moved: float = 0.0
     """Bytes of a batch that memory moves, where that is not each matrix once."""
+    tiles: float = 0.0
+    """Of clusters, in all batches: where extents do not say how many."""
+    spread: float = 0.0
+    """How far that may be off: a standard deviation."""
     made: float = 1.0
-    """The share of the tiles that there are."""
+    """What a tile costs of a whole one, on average."""
     integers: bool = False
     """For which `wgmma` has columns in steps of 16, above 32."""
 
@@ -188,6 +192,11 @@ def _shapes() -> Iterator[tuple[int, int, int, bool]]:
     yield 192, 192, 3, False
 
 
+def raggedness(step: int) -> float:
+    """`Problem.ragged`, of rows so many bytes apart."""
+    return (1 - gcd(step, LINE) / LINE) / (1 - 16 / LINE)
+
+
 def operands(given: Problem, swap: bool) -> tuple[int, int, str, str]:
     """Rows of X and of Y and their contiguous directions."""
     if swap:
@@ -213,7 +222,7 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     high, wide = tile.high, tile.wide
     across = ceildiv(rows, tile.m * high)
     once = across * ceildiv(columns, tile.n * wide) * given.batches
-    clusters = once * tile.slices
+    clusters = ceil(given.tiles) or once * tile.slices
     steps = ceildiv(given.k, bk)
     parts = tile.splits * tile.slices
     room = at_once(given.processors, tile.blocks) * tile.fits
@@ -231,7 +240,9 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
         return None
     if given.blocked and tile.swap and tile.n > 64:
         return None
-    waves = ceildiv(once if tile.tail else clusters, room)
+    waves = float(ceildiv(once if tile.tail else clusters, room))
+    if given.spread:
+        waves = sum(max(1, ceil((given.tiles + z * given.spread) / room)) for z in NORMAL) / len(NORMAL)
     mine = ceildiv(steps, parts)
     active = min(clusters, room) * tile.blocks
 
@@ -241,10 +252,10 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     if given.promote:
         products = promoted(given, tile, products)
     ragged_x, ragged_y = given.ragged[::-1] if tile.swap else given.ragged
-    more = rates.ragged
+    more_x, more_y = (1 + (rates.ragged - 1) * share for share in (ragged_x, ragged_y))
     few_x, few_y = limits(tile, rows, columns, x_major, y_major)
     high_x, high_y = few_x or tile.m, few_y or tile.n
-    fetched = LINE * (high_x / wide * (more if ragged_x else 1) + high_y / high * (more if ragged_y else 1))
+    fetched = LINE * (high_x / wide * more_x + high_y / high * more_y)
     # Few blocks have L2 to themselves, up to what a multiprocessor can take.
     feed = fetched / min(rates.l2_alone, rates.l2 * given.processors / active)
     # Copies of few rows cost the engine as much as longer ones.
@@ -259,8 +270,9 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     step = max(together, rates.latency / depth, 60.0 * copies) + rates.step / tile.consumers
     # Tiles at the edges wait for the engine; how much of that counts depends on what else their blocks do.
     outer_x, outer_y = -rows % (high_x // boxes_x), -columns % (high_y // boxes_y)
+    across_y = 1 / ceildiv(columns, tile.n * wide) if given.tiles else 0.0
     engine = OUTSIDE * (outer_x + outer_y) + INSIDE * (high_x / wide + high_y / high - outer_x - outer_y)
-    step += max(0.0, engine - step) / waves
+    step += max(0.0, engine - step) * max(1 / waves, across_y)
     if given.promote and tile.m > 64 and tile.two_sets:
         step += 0.15 * feed  # they get in each other's way
     body = mine * step
@@ -268,6 +280,9 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     stored = tile.m * tile.n * given.out / rates.store * (1.6 if given.direct else 1.0)
     if tile.by_threads and not tile.in_shares and not given.direct:
         stored *= 5.0 if tile.m > 64 else 3.0 if tile.n > 96 else 1.0  # in halves of sectors
+    if given.tiles:
+        apart = given.n * given.out % 32 and not tile.by_threads
+        stored *= 1 + (APART * 64 / staging(tile).box if apart else 0.0)
     sums = 4 * tile.m * tile.n
     if tile.splits > 1:
         stored = stored / tile.splits * 1.3 + sums / 64 + sums / rates.peer + tile.splits * rates.part
@@ -278,12 +293,13 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
         stored += rates.slices + (sums / 64 + (tile.slices - 1) * sums / rates.gather) / tile.splits
     if tile.pingpong:
         # Turns: one's results leave during the other's products, and only the last ones are waited for.
-        busy = waves * max(body * rates.turns, (body + stored) / 2)
+        busy = waves * max(body * rates.turns, (body + stored * (IN_TURNS if given.tiles else 1.0)) / 2)
     elif tile.tail:
         busy = (waves - 1) * (steps * step + plain) + body
     else:
         busy = waves * body + (waves - 1) * stored
-    busy *= given.made
+    # A block's longest tile is a whole one.
+    busy *= 1 - (1 - given.made) * (waves - 1) / waves
 
     size = given.bits // 8
     once_each = (rows + columns) * given.k * size + rows * columns * given.out
@@ -296,8 +312,8 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
         clocks += rates.cluster
     if tile.swap:
         clocks *= 1.01
-    if given.bits == 8 and tile.n > 64 and tile.n % 32:
-        clocks *= 1.02  # boxes of 16 columns
+    if (given.bits == 8 or given.tiles) and tile.n > 64 and tile.n % 32:
+        clocks *= 1.02 if given.bits == 8 else 1.01  # boxes of 16 columns
     group = max(1, round(sqrt(given.processors / parts * tile.n / tile.m) / high))
     blocks = min(clusters, room) * tile.blocks
     return Plan(tile, blocks, min(group, across), clocks)
@@ -382,6 +398,8 @@ def tails(given: Problem, whole: Plan) -> list[Plan]:
 
 
 NEAR = 1.15
+NORMAL = (-1.4, -0.5, 0.0, 0.5, 1.4)
+"""Standard deviations that stand for all."""
 
 
 @lru_cache(4096)
@@ -399,11 +417,18 @@ def best(given: Problem, whole: bool = False, arch: str | None = None) -> Plan:
     return next((p for p in found if p.tile == won.tile and p.clocks < near), found[0])
 
 
-SHORT = 0.65
+# These were fitted to 462 times of 32 shapes of groups, equal and ragged.
+
+APART = 0.1
+"""How much longer results of groups take to leave in copies of 64 columns, where their rows begin inside of sectors."""
+
+IN_TURNS = 4.0
+"""And while the other consumer multiplies."""
+
+SHORT = 0.55
 """What a tile costs of whose rows at most half belong to its group: one consumer has nothing to do."""
 
-
-AGAIN = 0.3
+AGAIN = 0.35
 """How much of a group's matrix comes from memory again for the next rows of tiles: they do not run side by side."""
 
 
@@ -421,40 +446,63 @@ def tiles_in_groups() -> tuple[Tile, ...]:
     return tuple(found)
 
 
-def in_groups(given: Problem, tile: Tile, count: float) -> float:
-    """Clocks for so many tiles of rows in each group, on average."""
-    size, high = given.bits // 8, max(1, ceil(count))
+class Rows(NamedTuple):
+    """Rows of tiles that a group has: those that come in pairs, those that are left, and what one costs of a whole."""
 
-    def clocks(rows: int, tile: Tile) -> float:
-        again = AGAIN * min(max((count / 2 if tile.cluster > 1 else count) - 1, 0.0), 1.0)
-        moved = given.n * size * given.k * (1 + again) + given.m * (given.k * size + given.n * given.out)
-        found = plan(given._replace(m=rows * tile.m, moved=moved, made=count / high), tile)
-        return inf if found is None else found.clocks
+    pairs: float
+    left: float
+    made: float
 
-    if not tile.either:
-        return clocks(high, tile)
-    beside = tile._replace(shares="x")
-    paired = high // 2 * 2
-    gained = clocks(paired, beside) - clocks(paired, tile._replace(shares="y")) if paired else 0.0
-    return clocks(high, beside) - gained
+    @property
+    def all(self) -> float:
+        return 2 * self.pairs + self.left
+
+
+def rows_of_tiles(given: Problem, tile: Tile) -> tuple[Rows, Rows]:
+    """Of groups that are all as long, and of such of any lengths, on average.
+
+    Short ones are many there, as if each row were the last of its group with the same chance.
+    """
+    short = SHORT if tile.consumers == 2 and tile.rows == 64 and not tile.pingpong else 1.0
+    high = max(1, ceildiv(given.m, tile.m))
+    last = short if 2 * (given.m - (high - 1) * tile.m) <= tile.m else 1.0
+    equal = Rows(high // 2, high % 2, (high - 1 + last) / high)
+    more, half = (exp(-part * tile.m / max(given.m, 1)) for part in (1.0, 0.5))
+    made = 1 - (1 - short) * (1 - half)
+    return equal, Rows(more / (1 - more * more), 1 / (1 + more), made)
+
+
+def in_groups(given: Problem, tile: Tile, rows: Rows, *, even: bool) -> float:
+    """Clocks for groups with so many rows of tiles each, all of them or on average."""
+    size = given.bits // 8
+    again = AGAIN * min(max((rows.pairs + rows.left if tile.either else rows.all) - 1, 0.0), 1.0)
+    moved = given.n * size * given.k * (1 + again) + given.m * (given.k * size + given.n * given.out)
+    columns = ceildiv(given.n, tile.n)
+    above, beside = (rows.pairs * columns, rows.left * ceildiv(columns, 2)) if tile.either else (0, rows.all * columns)
+    many = (above + beside) * given.batches
+    given = given._replace(
+        m=max(1, round(rows.all)) * tile.m, moved=moved, made=rows.made, tiles=many,
+        spread=0.0 if even else sqrt(given.batches / 12) * columns / tile.cluster,
+    )  # fmt: skip
+    clocks = 0.0
+    for part, shares in ((above, "y"), (beside, "x" if tile.either else tile.shares)):
+        found = plan(given, tile._replace(shares=shares)) if part else None
+        if part:
+            clocks += inf if found is None else found.clocks * part / (above + beside)
+    return clocks
 
 
 def candidates_in_groups(given: Problem) -> list[Plan]:
     """For groups of about `m` rows each, whose true numbers only the device knows; the favourite first.
 
-    Groups that are all as long count as much as such of any lengths: short ones are many, as if each row were the last
-    of its group with the same chance.
+    Groups that are all as long count as much as such of any lengths.
     """
     found: list[Plan] = []
     for tile in tiles_in_groups():
         if problem(tile, given.a_major, given.b_major) is not None:
             continue
-        whole, left = divmod(given.m, tile.m)
-        short = SHORT if tile.consumers == 2 and tile.rows == 64 and not tile.pingpong else 1.0
-        equal = whole + (0.0 if left == 0 else short if 2 * left <= tile.m else 1.0)
-        ends, half = (1 - exp(-part * tile.m / max(given.m, 1)) for part in (1.0, 0.5))
-        anywhere = (1 - (1 - short) * half) / ends
-        clocks = in_groups(given, tile, equal) + in_groups(given, tile, anywhere)
+        equal, anywhere = rows_of_tiles(given, tile)
+        clocks = in_groups(given, tile, equal, even=True) + in_groups(given, tile, anywhere, even=False)
         if clocks < inf:
             # As many rows as are beside as many columns in L2, if the group has them.
             group = max(1, round(sqrt(given.processors * tile.n / tile.m) / tile.high))
@@ -486,5 +534,6 @@ __all__ = [
     "candidates_in_groups",
     "operands",
     "plan",
+    "raggedness",
     "rates_of",
 ]

@@ -288,13 +288,18 @@ def boxes(tile: Tile, rows: int, columns: int, x_major: str, y_major: str) -> tu
     """
     few = limits(tile, rows, columns, x_major, y_major)
     sides = (tile.m, rows, tile.boxes[0], x_major, few[0]), (tile.n, columns, tile.boxes[1], y_major, few[1])
-    found = (_boxes(*side) if side[3] == "k" and not side[4] and not tile.either else side[2] for side in sides)
+    found = (_boxes(*side[:3], side[2]) if side[3] == "k" and not side[4] else side[2] for side in sides)
     return next(found), next(found)
 
 
-def _boxes(high: int, extent: int, sharers: int, *_: object) -> int:
-    """Parts of `high` rows: a copy more costs as much as some rows of zeros."""
-    ways = [x * sharers for x in range(1, MOST_BOXES + 1) if high % (8 * x * sharers) == 0]
+def boxes_in_groups(tile: Tile, columns: int, y_major: str) -> int:
+    """`Form.boxes_y` in groups: of a pair that is beside each other each block fetches all of its rows of Y."""
+    return _boxes(tile.n, columns, tile.boxes[1], 1) if y_major == "k" else tile.boxes[1]
+
+
+def _boxes(high: int, extent: int, unit: int, sharers: int) -> int:
+    """Parts of `high` rows, a multiple of `unit`: a copy more costs as much as some rows of zeros."""
+    ways = [x for x in range(unit, MOST_BOXES * sharers + 1, unit) if high % (8 * x) == 0]
     return min(ways, key=lambda many: -extent % high % (high // many) + 8 * many // sharers)
 
 
@@ -352,7 +357,7 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
 
 
 __all__ = [
-    "BARRIER_BYTES", "LINE", "MOST_SLICES", "Form", "Staging", "Tile", "boxes", "boxes_of", "factor_bytes", "fetched",
-    "fixed_bytes", "has_room", "limits", "lines_of", "pieces", "problem", "registers", "shared_bytes", "slots", "span",
-    "squares_of", "stage_bytes", "stages", "staging",
+    "BARRIER_BYTES", "LINE", "MOST_SLICES", "Form", "Staging", "Tile", "boxes", "boxes_in_groups", "boxes_of",
+    "factor_bytes", "fetched", "fixed_bytes", "has_room", "limits", "lines_of", "pieces", "problem", "registers",
+    "shared_bytes", "slots", "span", "squares_of", "stage_bytes", "stages", "staging",
 ]  # fmt: skip
