@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from flydsl.kernels import matmul
-from flydsl.kernels.matmul.few.thin import HIGH, LONG, Scales, Thin, choose, depth_of
+from flydsl.kernels.matmul.few.thin import HIGH, LONG, Scales, Thin, choose, depth_of, pays
 from flydsl.kernels.matmul.few.thin_kernel import thin_matmul
 from flydsl.kernels.matmul.plan import Problem, candidates
 
@@ -75,9 +75,14 @@ def test_shares_of_few_rows(rng: np.random.Generator):
             made = choose(m, n, k, 132)
             steps = -(-n // made.rows) * -(-k // (depth_of(16) * made.units * made.warps))
             assert made.blocks <= steps and made.tokens >= m and made.slices == 1, (m, n, k)
-            if m <= 8:
-                assert (made.blocks > 0) == (k >= LONG and n <= 3 * 132 * HIGH), (m, n, k)
             assert made.blocks == 0 or made.blocks >= min(132, steps), (m, n, k)
+            if made.blocks and n > 132 * HIGH:
+                assert k >= LONG and steps >= 0.96 * 132 * -(-steps // 132), "some would have less to do"
+            elif made.blocks:
+                assert k >= LONG and pays(n, k), (m, n, k)
+    # A few long columns are dealt, columns for nearly all multiprocessors are not, and neither are short ones.
+    assert choose(4, 512, 16384, 132).blocks and choose(4, 3072, 8192, 132).blocks == 132
+    assert not any(choose(m, n, k, 132).blocks for m in (4, 16) for n, k in ((1536, 7168), (2048, 2048), (512, 1024)))
 
 
 def few(rng: np.random.Generator, device: str, shapes: tuple[tuple[int, int, int], ...]) -> None:

@@ -259,7 +259,7 @@ def few_rows(request: Request, out: Array, where: Target) -> Run | None:
         return None
     by_words = not thrice and m <= thin.MOST and in_units(k, a)
     few = thin.microseconds(m, n, k) if by_words else microseconds(given, slim)
-    if not thrice and m > ONE and tiles_microseconds(request, out, where) * (BEFORE if by_words else AFTER) < few:
+    if not thrice and m > ONE and tiles_microseconds(request, out, where) * TOO_MUCH < few:
         return None
     step_c = out.strides[0] if m > 1 else -(-n // 8) * 8
     if step_c <= 0:
@@ -286,8 +286,8 @@ def few_rows(request: Request, out: Array, where: Target) -> Run | None:
 
 ONE = 8
 """Rows of one instruction: with no more, tiles were not faster."""
-BEFORE, AFTER = 1.06, 0.85
-"""What is said too little of tiles beside `thin_kernel`, and too much beside `slim_kernel`."""
+TOO_MUCH = 0.85
+"""What is said of tiles beside kernels of few rows is more than they take."""
 
 
 def tiles_microseconds(request: Request, out: Array, where: Target) -> float:

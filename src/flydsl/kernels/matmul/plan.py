@@ -64,6 +64,9 @@ class Rates(NamedTuple):
 OUTSIDE, INSIDE = 8.0, 1.5
 """Clocks of the copy engine for a row of a stage: zeros, where the matrix has none, come in units of 16 bytes."""
 
+PAIR = 40.0
+"""Bytes from memory a clock, of two multiprocessors together."""
+
 RATES = Rates()
 OTHERS = Rates(
     clock=1.53e9, l2_alone=59.2, ragged=1.94, memory=4.12e12, overlap=8.0, products=0.933, shared=0.145, crowding=32.0,
@@ -305,6 +308,10 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     once_each = (rows + columns) * given.k * size + rows * columns * given.out
     unique = (given.moved or once_each) * given.batches
     memory = unique / rates.memory * rates.clock
+    # What a multiprocessor has under way from memory is bounded, and pairs of them share that.
+    all_blocks = clusters * tile.blocks
+    share = ceildiv(all_blocks, given.processors) * unique / all_blocks
+    memory = max(memory, share / (PAIR if 2 * all_blocks <= given.processors else PAIR / 2))
     # They overlap, but not perfectly. Behind the last products and the last bytes come results.
     near = rates.overlap
     clocks = (busy**near + memory**near) ** (1 / near) + stored + rates.start
