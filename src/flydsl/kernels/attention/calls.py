@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias, cast
 from ..matmul.arrays import Array, HostArray, in_line
 from ..matmul.calls import Target
 from ..matmul.workspace import scratch
-from .plan import heads_together, splits_for, tile_for, tile_for_few
+from .plan import FEW, heads_together, splits_for, tile_for, tile_for_few
 from .request import FP8, HALF, Request, factor_steps, factors_of
 from .softmax import LOG2E
 from .tile import Form, Tile, Turned, span
@@ -167,7 +167,7 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
         if splits > 1:
             gather(
                 result, lse, given.out, given.lse, given.sinks, splits, r.batches, longest_q, heads, batch_out,
-                row_out, head_out, r.dv, *more,
+                row_out, head_out, r.dv, splits > FEW, *more,
             )  # fmt: skip
 
     return run

@@ -14,7 +14,7 @@ from ...matmul.request import check_apart
 from ...matmul.workspace import scratch
 from ..calls import Launch, engine_takes
 from ..lengths import longest
-from ..plan import splits_for
+from ..plan import FEW, splits_for
 from ..request import FP8, HALF, Request, check, factor_steps, fail, wrong_type
 from ..softmax import LOG2E
 from .form import ROWS, Latent, problem
@@ -252,8 +252,9 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
         )  # fmt: skip
         if splits > 1:
             gather(
-                result, lse, given.out, given.lse, None, splits, r.batches, rows, 1, batch_out, row_out, 0, r.dv, *more
-            )
+                result, lse, given.out, given.lse, None, splits, r.batches, rows, 1, batch_out, row_out, 0, r.dv,
+                splits > FEW, *more,
+            )  # fmt: skip
 
     return run
 
