@@ -341,10 +341,12 @@ def hopper_attention(
     `queries`, `keys` and `batches` those of the sequences, the longest where they differ. `counters` are two zeros.
     """
     load_q = load_map(q, rows_q, tile.d, heads, batches_q, (row_q, head_q, batch_q), tile.m)
-    load_k = load_map(k, rows_k, tile.d, kv_heads, batches_k, (row_k, head_k, batch_k), form.page or tile.n)
+    # A single consumer has all queries of a head.
+    box, once = form.page or tile.n, tile.consumers == 1
+    load_k = load_map(k, rows_k, tile.d, kv_heads, batches_k, (row_k, head_k, batch_k), box, once)
     value_steps = fx.Int32(0)
     if fx.const_expr(turned is None):
-        load_v = load_map(v, rows_k, tile.dv, kv_heads, batches_k, (row_v, head_v, batch_v), form.page or tile.n)
+        load_v = load_map(v, rows_k, tile.dv, kv_heads, batches_k, (row_v, head_v, batch_v), box, once)
     else:
         value_steps = steps_of_head(keys, rows_k, batches, tile.n, form.packed_k)
         load_v = turned_map(turned, kv_heads * value_steps, tile)

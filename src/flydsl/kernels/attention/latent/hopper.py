@@ -321,9 +321,11 @@ def hopper_latent(
     if fx.const_expr(form.raw):
         layout = fx.make_layout((rows_k, form.d, 1, batches_k), (row_k, 1, row_k, batch_k))
         box = (form.page or CHUNK, WIDE, 1, 1)
-        load_kv = fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), fx.make_view(fx.get_iter(kv), layout), None, box)
+        view = fx.make_view(fx.get_iter(kv), layout)
+        load_kv = fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, box, l2_fetch=128)
     else:
-        load_kv = load_map(kv, rows_k, form.d, fx.Int32(1), batches_k, (row_k, row_k, batch_k), form.page or form.n)
+        strides = row_k, row_k, batch_k
+        load_kv = load_map(kv, rows_k, form.d, fx.Int32(1), batches_k, strides, form.page or form.n, once=True)
     numbers = Rows(
         rows, heads, queries, keys, splits, page, table_row, factor, split_out, batch_out, row_out, split_lse
     )  # fmt: skip
