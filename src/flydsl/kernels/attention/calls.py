@@ -108,7 +108,7 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
         row_out, head_out = head_out, r.group * head_out
     unequal = right is not None or r.left is not None or r.packed_q or r.packed_k or r.used_k
     form = Form(
-        right is not None, r.left is not None, r.softcap != 0, unequal and not r.page, r.packed_q, r.packed_k, r.used_k,
+        right is not None, r.left is not None, r.softcap != 0, unequal, r.packed_q, r.packed_k, r.used_k,
         min(r.page, few.n), dropout=r.dropout,
     )  # fmt: skip
     steps = (row_q, head_q, batch_q, *engine_strides(r.k, r.packed_k), *engine_strides(r.v, r.packed_k))

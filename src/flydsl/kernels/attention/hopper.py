@@ -103,10 +103,11 @@ def attention_kernel(
             stage, phase, phase_q = fx.Int32(0), fx.Int32(1), fx.Int32(1)
             at, count = first, fx.Int32(0)
             while at < tiles:
-                coming = at + stride
+                taken = at
                 if fx.const_expr(form.dynamic):
-                    coming = stride + fx.Int32(fx.atomic_add(cast("fx.Pointer", counters), 1, syncscope="device"))
-                    publish(turns, count, at)
+                    if tid == 0:
+                        taken = fx.Int32(fx.atomic_add(cast("fx.Pointer", counters), 1, syncscope="device"))
+                        publish(turns, count, at)
                 work = position(at, blocks, numbers, lengths)
                 low, high = steps_of(work, tile, form, numbers)
                 if high > low:
@@ -159,17 +160,21 @@ def attention_kernel(
                         if stage == stages:
                             stage = fx.Int32(0)
                             phase = phase ^ 1
-                at = coming
+                # Asked for when the tile began, and not waited for before it ends.
+                if fx.const_expr(form.dynamic and form.page):
+                    taken = fx.shuffle_idx(taken, 0, 32)
+                at = stride + taken
                 count = count + 1
             if fx.const_expr(form.dynamic):
-                publish(turns, count, at)
-                # The last block to come here leaves zeros for the next launch.
-                done = fx.atomic_add(
-                    cast("fx.Pointer", counters) + 1, 1, syncscope="device", ordering=fx.AtomicOrdering.AcqRel
-                )
-                if done == stride - 1:
-                    cast("fx.Pointer", counters)[0] = 0
-                    cast("fx.Pointer", counters)[1] = 0
+                if tid == 0:
+                    publish(turns, count, at)
+                    # The last block to come here leaves zeros for the next launch.
+                    done = fx.atomic_add(
+                        cast("fx.Pointer", counters) + 1, 1, syncscope="device", ordering=fx.AtomicOrdering.AcqRel
+                    )
+                    if done == stride - 1:
+                        cast("fx.Pointer", counters)[0] = 0
+                        cast("fx.Pointer", counters)[1] = 0
     else:
         if fx.const_expr(tile.consumers > 1):
             nv.setmaxnreg(many, increase=True)
