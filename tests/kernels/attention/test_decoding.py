@@ -1,8 +1,9 @@
-"""How few queries meet keys on Hopper: how L2 is asked for these, and who takes which."""
+"""How few queries meet keys on Hopper: who brings these, and how L2 is asked for them."""
 
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,14 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.kernels import attention
 from flydsl.kernels.attention import calls
+from flydsl.kernels.attention.plan import threads_fetch, tile_for_few
 from flydsl.kernels.attention.request import check
 from flydsl.kernels.attention.tile import Tile
 from flydsl.kernels.matmul.arrays import describe
 from flydsl.kernels.matmul.calls import Target
 from flydsl.target import GPUTarget
 
-from .oracle import random
+from .oracle import compare, random
 
 
 def launched(monkeypatch: pytest.MonkeyPatch, *args: Any, **options: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -81,3 +83,46 @@ def test_few_blocks_take_many_tiles_of_pages(page: int, rng: np.random.Generator
             scores = q[b, 0].double() @ rows[0][0, :, 0].double().T * 64**-0.5
             want = scores.softmax(-1) @ rows[1][0, :, 0].double()
         torch.testing.assert_close(out[b, 0].double(), want.reshape(2, 64), rtol=2e-2, atol=2e-2)
+
+
+def test_who_brings_pages():
+    for page in (1, 2, 4, 8, 5, 24, 48, 96, 160):
+        assert threads_fetch(page, 2)
+    for page in (0, 16, 32, 64, 128, 256, 1024):
+        assert not threads_fetch(page, 2)
+        assert not page or tile_for_few(128, 128, page).n % min(page, 128) == 0
+    assert not threads_fetch(1, 1)
+
+
+def test_no_fence_holds_up_copies_of_threads(rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
+    """A fence is behind the wait of who reads; in front of the arrival, copies are still on their way."""
+    emulate("sm_90a")
+    table = torch.zeros(1, 139, dtype=torch.int32)
+    used = torch.full((1,), 139, dtype=torch.int32)
+    q, k = random(rng, 1, 1, 2, 64), random(rng, 3, 1, 2, 64)
+    kernel, given = launched(monkeypatch, q, k, k, block_table=table, seqlens_k=used)
+    text = flyc.compile(kernel, *given, target="cuda:sm_90a").artifact.binary("ptx").decode()
+    arrivals = re.findall(r"(\S+)[^;\n]*;\s*cp\.async\.mbarrier\.arrive\.noinc", text)
+    assert arrivals == ["cp.async.cg.shared.global"] * 2
+    waits = text.split("mbarrier.try_wait")[1:]
+    assert sum("fence.proxy.async" in x.split("wgmma")[0] for x in waits if "wgmma.mma_async" in x) >= 3
+
+
+@pytest.mark.parametrize("d", [64, 96, 128, pytest.param(256, marks=pytest.mark.slow)])
+def test_small_pages_as_they_are(d: int, rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
+    """Sequences of no key, one, and more than a step; values that are not finite behind the last key."""
+    monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
+    emulate("sm_90a")
+    lengths, page = [0, 1, 150], 3
+    table = torch.from_numpy(rng.permutation(150).reshape(3, 50).astype("i4"))
+    k, v = (torch.full((150, page, 2, d), float("nan"), dtype=torch.bfloat16) for _ in range(2))
+    q = random(rng, 3, 1, 8, d)
+    dense = [[random(rng, 1, n, 2, d) for _ in range(2)] for n in lengths]
+    for b, n in enumerate(lengths):
+        for i in range(n):
+            k[table[b, i // page], i % page], v[table[b, i // page], i % page] = dense[b][0][0, i], dense[b][1][0, i]
+    used = torch.tensor(lengths, dtype=torch.int32)
+    out, lse = attention(q, k, v, block_table=table, seqlens_k=used, return_lse=True)
+    assert not out[0].any() and torch.isneginf(lse[0]).all()
+    for b in (1, 2):
+        compare((out[b : b + 1], lse[b : b + 1]), q[b : b + 1], *dense[b])

@@ -50,6 +50,12 @@ def tile_for_few(d: int, dv: int, page: int, size: int = 2) -> Tile:
     return tile._replace(stages=max(2, min(6, room)))
 
 
+def threads_fetch(page: int, size: int) -> bool:
+    """Whether threads bring keys and values: from pages so small that the copy engine would have too many boxes to go
+    through, or whose rows are of two steps. In one byte values are turned in front, and come as wholes."""
+    return size == 2 and page > 0 and (page < 16 or (128 % page > 0 and page % 128 > 0))
+
+
 @lru_cache(4096)
 def splits_for(units: int, steps: int, processors: int) -> int:
     """Parts of the keys so that all multiprocessors have some: the least time, in steps.
@@ -72,4 +78,4 @@ def heads_together(keys: int, d: int, dv: int, heads: int, kv_heads: int, batche
     return max(1, min(heads * batches, max(1, L2_BYTES // one) * (heads // kv_heads)))
 
 
-__all__ = ["FEW", "heads_together", "splits_for", "tile_for", "tile_for_few"]
+__all__ = ["FEW", "heads_together", "splits_for", "threads_fetch", "tile_for", "tile_for_few"]
