@@ -311,3 +311,52 @@ def test_checked_mode_knows_who_waited(how: str, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(KernelCheckError, match="an asynchronous copy writes, before") as error:
         unwaited(x, y, how)
     assert f"test_cuda_cp_async.py:{bug}" in str(error.value)
+
+
+@flyc.kernel
+def product_kernel(x: fx.Tensor, y: fx.Pointer, by_barrier: fx.Constexpr[bool]):
+    """Both operands are 64 by 16 elements that threads have copied."""
+    nv, tid = fx.nvgpu, fx.thread_idx.x
+    base = fx.get_dyn_shared(fx.Float16)
+    full = nv.MBarrier(fx.recast_iter(fx.Int64, base + 1024))
+    if tid == 0:
+        full.init(128)
+        nv.fence_mbarrier_init()
+    fx.barrier()
+    units = fx.make_layout((8, 128), (1, 8))
+    copy = fx.make_copy_atom(nv.CpAsync128b(), fx.Float16)
+    fx.copy(copy, fx.make_view(fx.get_iter(x), units)[None, tid], fx.make_view(base, units)[None, tid])
+    if fx.const_expr(by_barrier):
+        full.arrive_after_copies(noinc=True)
+        full.wait(0)
+        nv.fence_proxy_async()
+    else:
+        nv.cp_async_commit()
+        nv.cp_async_wait(0)
+        fx.barrier()
+    mma = fx.make_tiled_mma(fx.make_mma_atom(nv.WGMMA(64, 16, fx.Float16)), fx.make_layout((1, 1, 1), (0, 0, 0)))
+    both = fx.make_view(base, fx.make_layout(((8, 8), (8, 2)), ((8, 128), (1, 64))))
+    part = mma.get_slice(0)
+    sums = fx.make_rmem_tensor(fx.make_layout(((2, 2, 8), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32)
+    sums.fill(0.0)
+    fx.gemm(mma, sums, part.partition_A(both)[None, None, 0], part.partition_B(both)[None, None, 0], sums)
+    nv.wgmma_wait(0, sums)
+    values = sums.load().reshape(32)
+    for i in fx.range_constexpr(32):
+        y[tid * 32 + i] = values[i]
+
+
+@flyc.jit
+def product(x: fx.Tensor, y: fx.Tensor, by_barrier: fx.Constexpr[bool]):
+    product_kernel(x, fx.get_iter(y), by_barrier).launch(grid=1, block=128, smem=2056)
+
+
+@pytest.mark.parametrize("by_barrier", [False, True])
+def test_fences_are_behind_copies_that_are_there(by_barrier: bool):
+    """Tensor cores read what was copied: one fence, behind the wait for it and in front of the product."""
+    args = aligned(torch.zeros(8, 128).half()), np.zeros(4096, "f4"), by_barrier
+    text = compiled(product, args, "sm_90a")
+    start, fence = text.index("cp.async.cg.shared.global"), text.index("fence.proxy.async")
+    wait = text.index("mbarrier.try_wait" if by_barrier else "cp.async.wait_group")
+    assert text.count("fence.proxy.async") == 1
+    assert start < wait < fence < text.index("wgmma.mma_async")

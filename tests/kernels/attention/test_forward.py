@@ -128,8 +128,12 @@ def test_packed_sequences(arch: str, rng: np.random.Generator, small, emulate):
     assert torch.equal(attention(q, k, v, **more)[:70], out[:70])
 
 
-@pytest.mark.parametrize(("arch", "page", "queries"), [("sm_90a", 4, 1), ("sm_90a", 48, 2), ("native", 5, 2)])
+@pytest.mark.parametrize(
+    ("arch", "page", "queries"),
+    [("sm_90a", 1, 1), ("sm_90a", 16, 1), ("sm_90a", 32, 2), ("sm_90a", 48, 2), ("native", 5, 2)],
+)
 def test_pages(arch: str, page: int, queries: int, rng: np.random.Generator, small, emulate):
+    """On Hopper threads bring what is in small pages, and in those that steps do not divide; else the copy engine."""
     emulate(arch)
     lengths = [100, 0, 37]
     width = -(-max(lengths) // page)

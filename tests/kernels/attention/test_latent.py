@@ -93,7 +93,11 @@ def bytes_of(rng: np.random.Generator, *shape: int, dtype=torch.float8_e4m3fn) -
 
 @pytest.mark.parametrize(
     ("arch", "dtype", "kind"),
-    [("sm_90a", torch.bfloat16, torch.float8_e4m3fn), ("native", torch.float16, torch.float8_e5m2)],
+    [
+        ("sm_90a", torch.bfloat16, torch.float8_e4m3fn),
+        ("sm_90a", torch.float16, torch.float8_e5m2),
+        ("native", torch.float16, torch.float8_e5m2),
+    ],
 )
 def test_keys_of_one_byte(arch: str, dtype, kind, rng: np.random.Generator, small, emulate):
     """A factor for each sequence; more steps than stages of bytes."""
@@ -123,6 +127,43 @@ def test_pages_of_bytes(arch: str, page: int, rng: np.random.Generator, small, e
     out, lse = mla_decode(q, kv, dv=128, block_table=table, seqlens_k=used, descale=factor, return_lse=True)
     for b in range(3):
         near((out[b : b + 1], lse[b : b + 1]), q[b : b + 1], dense[b].double() * 0.75, 128)
+
+
+@pytest.mark.parametrize("power", [-24, 20])
+def test_queries_of_any_size_with_keys_of_one_byte(power: int, rng: np.random.Generator, small):
+    """Their products are of f16, which has less exponents than bf16: a power of two for all of a block's rows.
+
+    A row that is not finite is so alone.
+    """
+    q, kv = random(rng, 1, 1, 6, 192) * 2.0**power, bytes_of(rng, 1, 70, 192)
+    q[0, 0, 4] *= 2.0**-6
+    q[0, 0, 2, 7], q[0, 0, 3, 9] = float("inf"), float("nan")
+    scale = 192**-0.5 * 2.0**-power
+    out, lse = mla_decode(q, kv, dv=128, scale=scale, return_lse=True)
+    assert out[0, 0, 2:4].isnan().all()
+    rest = [0, 1, 4, 5]
+    near((out[:, :, rest], lse[:, rest]), q[:, :, rest], kv.double(), 128, scale=scale)
+
+
+@pytest.mark.parametrize(
+    ("dv", "n", "raw"), [(512, 64, 2), (512, 32, 0), pytest.param(384, 64, 0, marks=pytest.mark.slow)]
+)
+def test_queries_in_registers(dv: int, n: int, raw: int, rng: np.random.Generator, emulate, monkeypatch):
+    """Values of more than 384 columns are two parts for the second consumer. Queries come to registers through the
+    last stage of keys, or are in front of it where they have no room there."""
+    emulate("sm_90a")
+    given = Latent(576, dv, n, 2, used_k=True, raw=raw, held=24)
+    assert (given.lent, given.parts) == (6 if n == 64 else 0, 2 if dv == 512 else 1)
+    monkeypatch.setattr(latent_entry, "form_for", lambda *_: given)
+    monkeypatch.setattr(latent_entry, "splits_for", lambda *_: 1)
+    latent_entry._decided.clear()
+    q, kv = random(rng, 2, 1, 16, 576), random(rng, 2, 200, 576)
+    kv = kv.to(torch.float8_e4m3fn) if raw else kv
+    used = torch.tensor([177, 0], dtype=torch.int32)
+    out, lse = mla_decode(q, kv, dv=dv, seqlens_k=used, return_lse=True)
+    latent_entry._decided.clear()
+    near((out[:1], lse[:1]), q[:1], kv[:1, :177].double(), dv)
+    assert not out[1].any() and torch.isneginf(lse[1]).all()
 
 
 @pytest.mark.slow
@@ -167,6 +208,18 @@ def test_refusals(change, text: str, emulate):
         mla_decode(given.pop("q"), given.pop("kv"), **given)
 
 
+@pytest.mark.parametrize(("d", "dv"), [(576, 512), (192, 128), (320, 256), (448, 384)])
+@pytest.mark.parametrize("raw", [False, True])
+def test_forms_that_are_chosen(d: int, dv: int, raw: bool):
+    """There is one for pages of 32 rows or their multiples or divisors; queries are in registers if values are wide."""
+    for page in (0, 1, 16, 32, 64, 96, 128, 160):
+        for rows in (16, 128):
+            form = latent_entry.form_for(d, dv, rows, page, False, True, False, raw, False)
+            assert problem(form) is None and latent_entry.fits(form, page), form
+            assert bool(form.held) == (dv > 128) and bool(form.raw) == raw
+    assert not latent_entry.fits(latent_entry.form_for(d, dv, 16, 48, False, True, False, raw, False), 48)
+
+
 def test_what_can_be_built():
     assert problem(Latent(576, 512)) is None
     assert problem(Latent(576, 512, stages=3)) is not None
@@ -175,3 +228,5 @@ def test_what_can_be_built():
     assert problem(Latent(576, 512, 32, 2, raw=4)) is None
     assert problem(Latent(576, 512, 64, 2, raw=2)) is not None
     assert problem(Latent(192, 128, 48, 2, raw=2)) is not None
+    assert problem(Latent(576, 512, 64, 2, raw=2, held=24)) is None
+    assert problem(Latent(576, 128, 32, 3, raw=2, held=24)) is not None

@@ -93,7 +93,7 @@ def backward(dtype: torch.dtype, n: int, d: int) -> tuple[Any, ...]:
 def combined() -> tuple[Any, ...]:
     """Three parts of the keys."""
     parts, heights, out = f32(3, 1, 2, 5, 64), f32(3, 1, 2, 5), torch.zeros(1, 5, 2, 64).bfloat16()
-    return combine, parts, heights, out, None, None, 3, 1, 5, 2, *(out.stride(i) for i in range(3)), 64
+    return combine, parts, heights, out, None, None, 3, 1, 5, 2, *(out.stride(i) for i in range(3)), 64, False
 
 
 def amd_attention_of() -> tuple[Any, ...]:

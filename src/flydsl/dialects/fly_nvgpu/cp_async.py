@@ -19,7 +19,6 @@ from ...ir.enums import AddressSpace
 from ..fly.atom_lowering import AtomEmulation, AtomLowering, Operand
 from ..fly.atoms import CopyOpType
 from . import registers as reg
-from .effects import Effect, call_intrinsic
 
 BITS = (32, 64, 128)
 
@@ -63,9 +62,9 @@ class _CpAsyncType(Data[CpAsyncData], CopyOpType):
         name = f"llvm.nvvm.cp.async.{self.data.cache}.shared.global.{self.bits // 8}"
         operands = [reg.pointer_value(low, dst), reg.pointer_value(low, src)]
         if nbytes is None:
-            call_intrinsic(low, name, None, operands, Effect.WRITES_SHARED)
+            low.intrinsic(name, None, operands)
         else:
-            call_intrinsic(low, f"{name}.s", None, [*operands, nbytes], Effect.WRITES_SHARED)
+            low.intrinsic(f"{name}.s", None, [*operands, nbytes])
 
     def deliver(self, low: AtomEmulation, value: SSAValue, dst: Operand) -> None:
         """On the cpu stack the copy happens at once; checked mode knows until when it must not be relied on."""

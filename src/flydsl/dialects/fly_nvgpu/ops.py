@@ -35,13 +35,15 @@ class Kind(NamedTuple):
 
 _STATE = i64
 _ARRIVES = (Effect.SYNCHRONIZES,)
+_LANDS = (Effect.WRITES_SHARED,)
+"""Copies of threads write when they are waited for: a fence in front of that orders nothing."""
 _CLUSTER = (Effect.SYNCHRONIZES, Effect.SHARES_MBARRIER)
 _ELECT = llvm.StructType((False, (i32, i1)))
 
 KINDS: dict[str, Kind] = {
     "cp_async.commit": Kind("llvm.nvvm.cp.async.commit.group", "cp_async"),
-    "cp_async.wait": Kind("llvm.nvvm.cp.async.wait.group", "cp_async"),
-    "cp_async.wait_all": Kind("llvm.nvvm.cp.async.wait.all", "cp_async"),
+    "cp_async.wait": Kind("llvm.nvvm.cp.async.wait.group", "cp_async", effects=_LANDS),
+    "cp_async.wait_all": Kind("llvm.nvvm.cp.async.wait.all", "cp_async", effects=_LANDS),
     "cp_async.arrive": Kind("llvm.nvvm.cp.async.mbarrier.arrive.shared", "cp_async", effects=_ARRIVES),
     "cp_async.arrive_noinc": Kind("llvm.nvvm.cp.async.mbarrier.arrive.noinc.shared", "cp_async", effects=_ARRIVES),
     "mbarrier.init": Kind("llvm.nvvm.mbarrier.init.shared", "mbarrier", effects=(Effect.MBARRIER_INIT,)),

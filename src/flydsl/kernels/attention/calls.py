@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias, cast
 from ..matmul.arrays import Array, HostArray, in_line
 from ..matmul.calls import Target
 from ..matmul.workspace import scratch
-from .plan import heads_together, splits_for, tile_for, tile_for_few
+from .plan import FEW, heads_together, splits_for, threads_fetch, tile_for, tile_for_few
 from .request import FP8, HALF, Request, factor_steps, factors_of
 from .softmax import LOG2E
 from .tile import Form, Tile, Turned, span
@@ -93,8 +93,9 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
         return None
     if out.strides[-1] != 1 or out.address % 4 or any(s % 2 for s in out.strides[:-1]):
         return None
-    few = tile_for_few(r.d, r.dv, r.page, size)
-    if r.page and few.n % r.page and r.page % few.n:
+    by_threads = threads_fetch(r.page, size)
+    few = tile_for_few(r.d, r.dv, 0 if by_threads else r.page, size)
+    if r.page and not by_threads and few.n % r.page and r.page % few.n:
         return None
     batch_out, row_out, head_out, _ = strides_of(out, r.packed_q)
     row_q, head_q, batch_q = engine_strides(r.q, r.packed_q)
@@ -107,9 +108,11 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
         row_q, head_q = head_q, r.group * head_q
         row_out, head_out = head_out, r.group * head_out
     unequal = right is not None or r.left is not None or r.packed_q or r.packed_k or r.used_k
+    # 128 threads would have to be told of each tile.
+    dynamic = unequal and not by_threads
     form = Form(
-        right is not None, r.left is not None, r.softcap != 0, unequal and not r.page, r.packed_q, r.packed_k, r.used_k,
-        min(r.page, few.n), dropout=r.dropout,
+        right is not None, r.left is not None, r.softcap != 0, dynamic, r.packed_q, r.packed_k, r.used_k,
+        1 if by_threads else min(r.page, few.n), dropout=r.dropout, by_threads=by_threads,
     )  # fmt: skip
     steps = (row_q, head_q, batch_q, *engine_strides(r.k, r.packed_k), *engine_strides(r.v, r.packed_k))
     lse_strides = (queries, 0 if r.packed_q else heads * queries)
@@ -167,7 +170,7 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
         if splits > 1:
             gather(
                 result, lse, given.out, given.lse, given.sinks, splits, r.batches, longest_q, heads, batch_out,
-                row_out, head_out, r.dv, *more,
+                row_out, head_out, r.dv, splits > FEW, *more,
             )  # fmt: skip
 
     return run

@@ -22,6 +22,13 @@ class Pipe(NamedTuple):
     empty: fx.nvgpu.MBarrier
 
 
+def wait_full(pipe: Pipe, stage: fx.Int32, phase: fx.Int32, form: Form) -> None:
+    """What was brought is there, for the tensor cores too."""
+    pipe.full[stage].wait(phase)
+    if form.by_threads:
+        fx.nvgpu.fence_proxy_async()
+
+
 class Place(NamedTuple):
     """Where a consumer is in the rings of keys and of values."""
 
@@ -186,14 +193,14 @@ def cap(me: Consumer) -> None:
 def begin(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Place):
     """The first step's weights."""
     stage, phase, stage_v, phase_v = place
-    me.pipe_k.full[stage].wait(phase)
+    wait_full(me.pipe_k, stage, phase, me.form)
     multiply_keys(me, stage)
     fx.nvgpu.wgmma_wait(0, me.scores)
     if me.member == 0:
         me.pipe_k.empty[stage].arrive()
     cap(me)
     mask(me, work, top, index)
-    if fx.const_expr((me.form.packed_k or me.form.used_k) and not me.tile.fp8):
+    if fx.const_expr((me.form.packed_k or me.form.used_k) and not (me.tile.fp8 or me.form.by_threads)):
         clear_values(me, work, index, stage_v, phase_v)
     turn = look(me.scores, me.highest, me.scale, first=True, masked=True, lift=lift_of(me.tile))
     weigh(me.scores, me.total, me.scale, turn, first=True)
@@ -210,7 +217,7 @@ def clear_values(me: Consumer, work: Work, index: fx.Int32, stage: fx.Int32, pha
     wide = span(tile.dv)
     rows = work.keys - index * tile.n
     if rows < tile.n:
-        me.pipe_v.full[stage].wait(phase)
+        wait_full(me.pipe_v, stage, phase, me.form)
         fx.nvgpu.named_barrier(8, 128 * tile.consumers).sync()
         base = me.base_v + stage * (tile.n * tile.dv)
         # Rows of a box lie one behind the other, each a permutation of its own units.
@@ -234,13 +241,13 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
     stage, phase, stage_v, phase_v = place
     turns = tile.pingpong and tile.consumers > 1
     fx.ktrace.range_push("wait full")
-    me.pipe_k.full[stage].wait(phase)
+    wait_full(me.pipe_k, stage, phase, me.form)
     if fx.const_expr(turns):
         nv.named_barrier(1 + me.consumer, 256).sync()
     fx.ktrace.range_pop()
     fx.ktrace.range_push("multiply")
     multiply_keys(me, stage)
-    me.pipe_v.full[stage_v].wait(phase_v)
+    wait_full(me.pipe_v, stage_v, phase_v, me.form)
     multiply_values(me, stage_v)
     following = nv.named_barrier((me.consumer == tile.consumers - 1).select(fx.Int32(1), me.consumer + 2), 256)
     if fx.const_expr(turns and not tile.early):
@@ -291,7 +298,7 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
 def finish(me: Consumer, place: Place):
     """The last step's sums."""
     stage, phase, stage_v, phase_v = place
-    me.pipe_v.full[stage_v].wait(phase_v)
+    wait_full(me.pipe_v, stage_v, phase_v, me.form)
     multiply_values(me, stage_v)
     fx.nvgpu.wgmma_wait(0, me.sums)
     if me.member == 0:

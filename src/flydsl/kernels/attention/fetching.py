@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple, cast
+
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
+from ..matmul.hopper_out import swizzle
 from .tile import Form, Tile, span
 from .walk import Numbers, Work
 
@@ -53,6 +56,56 @@ def fetch_pages(
             load.load((at - which * numbers.page, box * columns, head, page), target, barrier)
 
 
+class Source(NamedTuple):
+    """An array that threads read, and from row to row, head to head, and sequence to sequence or page to page."""
+
+    start: fx.Pointer
+    row: fx.Int64
+    head: fx.Int64
+    batch: fx.Int64
+
+
+@flyc.jit
+def copy_rows(
+    source: Source,
+    smem: fx.Pointer,
+    barrier: fx.nvgpu.MBarrier,
+    row: fx.Int32,
+    head: fx.Int32,
+    work: Work,
+    table: fx.Pointer | None,
+    numbers: Numbers,
+    tile: Tile,
+    form: Form,
+    width: int,
+):
+    """A step's rows by a warpgroup, 16 bytes a thread, as `fetch` and `fetch_pages` bring them; zeros behind the last.
+
+    Who reads them by the tensor cores has a fence behind its wait: it is the copies that arrive, not their threads.
+    """
+    units, wide = width // 8, span(width)
+    each = wide // 8
+    layout = fx.make_layout((8, each, width // wide, tile.n), (1, 8, tile.n * wide, wide))
+    view = fx.make_view(fx.apply_swizzle(smem, swizzle(2 * wide)), layout)
+    atom = fx.make_copy_atom(fx.nvgpu.CpAsync(128, "cg", zero_fill=True), source.start.dtype)
+    start = source.start + fx.Int64(head) * source.head
+    if fx.const_expr(not form.page):
+        batch = fx.Int32(0) if form.packed_k else work.batch
+        start = start + (fx.Int64(batch) * source.batch + fx.Int64(work.first_key) * source.row)
+    for i in fx.range_constexpr(tile.n * units // 128):
+        unit = fx.thread_idx.x + i * 128
+        line, column = unit // units, unit % units
+        at, place = fx.min(row + line, work.keys - 1), fx.Int64(0)
+        if fx.const_expr(form.page):
+            which = at // numbers.page
+            page = fx.Int32(cast("fx.Pointer", table)[work.batch * numbers.table_row + which])
+            at, place = at - which * numbers.page, fx.Int64(page) * source.batch
+        given = fx.make_view(start + (place + fx.Int64(at) * source.row + column * 8), fx.make_layout(8, 1))
+        valid = (row + line < work.keys).select(fx.Int32(8), fx.Int32(0))
+        fx.copy(atom, given, view[None, column % each, column // each, line], valid=valid)
+    barrier.arrive_after_copies(noinc=True)
+
+
 def load_map(
     x: fx.Tensor,
     rows: fx.Int32,
@@ -61,13 +114,19 @@ def load_map(
     batches: fx.Int32,
     strides: tuple[fx.Int64, fx.Int64, fx.Int64],
     box: int,
+    once: bool = False,
 ) -> fx.nvgpu.TmaAtom:
-    """(rows, d, heads, batch) for the copy engine, in boxes of what one copy fetches."""
+    """(rows, d, heads, batch) for the copy engine, in boxes of what one copy fetches.
+
+    What is read once comes at memory's speed if L2 asks for no more than a line at a time.
+    """
     row, head, batch = strides
     view = fx.make_view(fx.get_iter(x), fx.make_layout((rows, d, heads, batches), (row, 1, head, batch)))
     size = x.dtype.width // 8
     wide = span(d, size)
-    return fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, (box, wide, 1, 1), swizzle=size * wide)
+    return fx.nvgpu.make_tma_atom(
+        fx.nvgpu.TMALoad(), view, None, (box, wide, 1, 1), swizzle=size * wide, l2_fetch=128 if once else 256
+    )
 
 
 def turned_map(x: fx.Tensor, steps: fx.Int32, tile: Tile) -> fx.nvgpu.TmaAtom:
@@ -78,4 +137,4 @@ def turned_map(x: fx.Tensor, steps: fx.Int32, tile: Tile) -> fx.nvgpu.TmaAtom:
     return fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, (1, tile.dv, width), swizzle=width)
 
 
-__all__ = ["fetch", "fetch_pages", "load_map", "turned_map"]
+__all__ = ["Source", "copy_rows", "fetch", "fetch_pages", "load_map", "turned_map"]

@@ -23,7 +23,7 @@ import flydsl.expr as fx
 from ..matmul.hopper_out import swizzle
 from .consumer import Consumer, Factors, Pipe, Place, advance, begin, finalize, finish, with_factors
 from .dropout import Drop
-from .fetching import fetch, fetch_pages, load_map, turned_map
+from .fetching import Source, copy_rows, fetch, fetch_pages, load_map, turned_map
 from .softmax import Scale
 from .tile import BARRIER_BYTES, Form, Tile, registers, span
 from .values import fetch_turned, first_step, steps_of_head
@@ -33,8 +33,9 @@ from .walk import Lengths, Numbers, Places, Turns, masked_steps, pointer_of, pos
 @flyc.kernel
 def attention_kernel(
     load_q: fx.nvgpu.TmaAtom,
-    load_k: fx.nvgpu.TmaAtom,
-    load_v: fx.nvgpu.TmaAtom,
+    load_k: fx.nvgpu.TmaAtom | None,
+    load_v: fx.nvgpu.TmaAtom | None,
+    sources: tuple[Source, Source] | None,
     store_out: fx.nvgpu.TmaAtom | None,
     out: fx.Pointer,
     lse: fx.Pointer | None,
@@ -58,6 +59,8 @@ def attention_kernel(
     tid = fx.thread_idx.x
     role = nv.uniform(tid // 128)
     stages = tile.stages
+    map_k, map_v = cast("tuple[fx.nvgpu.TmaAtom, fx.nvgpu.TmaAtom]", (load_k, load_v))
+    of_keys, of_values = cast("tuple[Source, Source]", (None, None) if sources is None else sources)
     base_q = fx.get_dyn_shared(dtype)
     base_k = base_q + tile.m * tile.d
     base_v = base_k + stages * tile.n * tile.d
@@ -72,13 +75,14 @@ def attention_kernel(
     held = fx.recast_iter(fx.Float32, after + BARRIER_BYTES // 8)
     if tid == 0:
         load_q.prefetch()
-        load_k.prefetch()
-        load_v.prefetch()
+        if fx.const_expr(not form.by_threads):
+            map_k.prefetch()
+            map_v.prefetch()
         full_q.init(1)
         empty_q.init(tile.consumers)
         for s in fx.range_constexpr(stages):
-            full_k[s].init(1)
-            full_v[s].init(1)
+            full_k[s].init(128 if form.by_threads else 1)
+            full_v[s].init(128 if form.by_threads else 1)
             empty_k[s].init(tile.consumers)
             empty_v[s].init(tile.consumers)
         for s in fx.range_constexpr(2):
@@ -98,15 +102,16 @@ def attention_kernel(
     if role == 0:
         if fx.const_expr(tile.consumers > 1):
             nv.setmaxnreg(few, increase=False)
-        # Pages are fetched by as many threads as a warp has, each with its own; all else by one.
-        if tid < (32 if form.page else 1):
+        # The copy engine is asked for pages by as many threads as a warp has, each for its own; for all else by one.
+        if tid < (128 if form.by_threads else 32 if form.page else 1):
             stage, phase, phase_q = fx.Int32(0), fx.Int32(1), fx.Int32(1)
             at, count = first, fx.Int32(0)
             while at < tiles:
-                coming = at + stride
+                taken = at
                 if fx.const_expr(form.dynamic):
-                    coming = stride + fx.Int32(fx.atomic_add(cast("fx.Pointer", counters), 1, syncscope="device"))
-                    publish(turns, count, at)
+                    if tid == 0:
+                        taken = fx.Int32(fx.atomic_add(cast("fx.Pointer", counters), 1, syncscope="device"))
+                        publish(turns, count, at)
                 work = position(at, blocks, numbers, lengths)
                 low, high = steps_of(work, tile, form, numbers)
                 if high > low:
@@ -120,56 +125,71 @@ def attention_kernel(
                     kv_head = work.head // numbers.group
                     batch = fx.Int32(0) if form.packed_k else work.batch
                     for i in range(high - low):
-                        row = work.first_key + (high - 1 - i) * tile.n
+                        step = high - 1 - i
+                        row = work.first_key + step * tile.n
                         place_k, place_v = base_k + stage * (tile.n * tile.d), base_v + stage * (tile.n * tile.dv)
                         fx.ktrace.range_push("wait empty")
                         empty_k[stage].wait(phase)
                         fx.ktrace.range_pop()
                         fx.ktrace.range_push("issue keys")
-                        if tid == 0:
-                            full_k[stage].expect_tx(tile.size * tile.n * tile.d)
-                        if fx.const_expr(form.page):
+                        if fx.const_expr(not form.by_threads):
+                            if tid == 0:
+                                full_k[stage].expect_tx(tile.size * tile.n * tile.d)
+                        if fx.const_expr(form.by_threads):
+                            copy_rows(
+                                of_keys, place_k, full_k[stage], step * tile.n, kv_head, work, table, numbers, tile,
+                                form, tile.d,
+                            )  # fmt: skip
+                        elif fx.const_expr(form.page):
                             fetch_pages(
-                                load_k, place_k, full_k[stage], row, kv_head, work, table, numbers, tile, form, tile.d
+                                map_k, place_k, full_k[stage], row, kv_head, work, table, numbers, tile, form, tile.d
                             )  # fmt: skip
                         else:
-                            fetch(load_k, place_k, full_k[stage], row, kv_head, batch, tile.n, tile.d, tile.size)
+                            fetch(map_k, place_k, full_k[stage], row, kv_head, batch, tile.n, tile.d, tile.size)
                         fx.ktrace.range_pop()
                         fx.ktrace.range_push("wait empty")
                         empty_v[stage].wait(phase)
                         fx.ktrace.range_pop()
                         fx.ktrace.range_push("issue values")
-                        if tid == 0:
-                            full_v[stage].expect_tx(tile.size * tile.n * tile.dv)
-                        if fx.const_expr(tile.fp8):
+                        if fx.const_expr(not form.by_threads):
+                            if tid == 0:
+                                full_v[stage].expect_tx(tile.size * tile.n * tile.dv)
+                        if fx.const_expr(form.by_threads):
+                            copy_rows(
+                                of_values, place_v, full_v[stage], step * tile.n, kv_head, work, table, numbers, tile,
+                                form, tile.dv,
+                            )  # fmt: skip
+                        elif fx.const_expr(tile.fp8):
                             if tid == 0:
                                 line = kv_head * numbers.value_steps + first_step(work, tile.n, numbers, form.packed_k)
                                 width = span(tile.n, 1)
-                                fetch_turned(
-                                    load_v, place_v, full_v[stage], line + (high - 1 - i), tile.n, tile.dv, width
-                                )
+                                fetch_turned(map_v, place_v, full_v[stage], line + step, tile.n, tile.dv, width)
                         elif fx.const_expr(form.page):
                             fetch_pages(
-                                load_v, place_v, full_v[stage], row, kv_head, work, table, numbers, tile, form, tile.dv
+                                map_v, place_v, full_v[stage], row, kv_head, work, table, numbers, tile, form, tile.dv
                             )  # fmt: skip
                         else:
-                            fetch(load_v, place_v, full_v[stage], row, kv_head, batch, tile.n, tile.dv)
+                            fetch(map_v, place_v, full_v[stage], row, kv_head, batch, tile.n, tile.dv)
                         fx.ktrace.range_pop()
                         stage = stage + 1
                         if stage == stages:
                             stage = fx.Int32(0)
                             phase = phase ^ 1
-                at = coming
+                # Asked for when the tile began, and not waited for before it ends.
+                if fx.const_expr(form.dynamic and form.page):
+                    taken = fx.shuffle_idx(taken, 0, 32)
+                at = stride + taken
                 count = count + 1
             if fx.const_expr(form.dynamic):
-                publish(turns, count, at)
-                # The last block to come here leaves zeros for the next launch.
-                done = fx.atomic_add(
-                    cast("fx.Pointer", counters) + 1, 1, syncscope="device", ordering=fx.AtomicOrdering.AcqRel
-                )
-                if done == stride - 1:
-                    cast("fx.Pointer", counters)[0] = 0
-                    cast("fx.Pointer", counters)[1] = 0
+                if tid == 0:
+                    publish(turns, count, at)
+                    # The last block to come here leaves zeros for the next launch.
+                    done = fx.atomic_add(
+                        cast("fx.Pointer", counters) + 1, 1, syncscope="device", ordering=fx.AtomicOrdering.AcqRel
+                    )
+                    if done == stride - 1:
+                        cast("fx.Pointer", counters)[0] = 0
+                        cast("fx.Pointer", counters)[1] = 0
     else:
         if fx.const_expr(tile.consumers > 1):
             nv.setmaxnreg(many, increase=True)
@@ -341,13 +361,18 @@ def hopper_attention(
     `queries`, `keys` and `batches` those of the sequences, the longest where they differ. `counters` are two zeros.
     """
     load_q = load_map(q, rows_q, tile.d, heads, batches_q, (row_q, head_q, batch_q), tile.m)
-    load_k = load_map(k, rows_k, tile.d, kv_heads, batches_k, (row_k, head_k, batch_k), form.page or tile.n)
-    value_steps = fx.Int32(0)
-    if fx.const_expr(turned is None):
-        load_v = load_map(v, rows_k, tile.dv, kv_heads, batches_k, (row_v, head_v, batch_v), form.page or tile.n)
+    # A single consumer has all queries of a head.
+    box, once = form.page or tile.n, tile.consumers == 1
+    load_k, load_v, sources, value_steps = None, None, None, fx.Int32(0)
+    if fx.const_expr(form.by_threads):
+        sources = Source(fx.get_iter(k), row_k, head_k, batch_k), Source(fx.get_iter(v), row_v, head_v, batch_v)
     else:
-        value_steps = steps_of_head(keys, rows_k, batches, tile.n, form.packed_k)
-        load_v = turned_map(turned, kv_heads * value_steps, tile)
+        load_k = load_map(k, rows_k, tile.d, kv_heads, batches_k, (row_k, head_k, batch_k), box, once)
+        if fx.const_expr(turned is None):
+            load_v = load_map(v, rows_k, tile.dv, kv_heads, batches_k, (row_v, head_v, batch_v), box, once)
+        else:
+            value_steps = steps_of_head(keys, rows_k, batches, tile.n, form.packed_k)
+            load_v = turned_map(turned, kv_heads * value_steps, tile)
     store_out = None
     if fx.const_expr(form.engine):
         whole = fx.make_layout((queries, tile.dv, heads, batches), (row_out, 1, head_out, batch_out))
@@ -363,10 +388,11 @@ def hopper_attention(
         head_descale_v,
     )  # fmt: skip
     attention_kernel(
-        load_q, load_k, load_v, store_out, fx.get_iter(out), pointer_of(lse), pointer_of(sinks), pointer_of(cu_q),
-        pointer_of(cu_k), pointer_of(used_k), pointer_of(table), pointer_of(counters), pointer_of(descale_q),
-        pointer_of(descale_k), pointer_of(descale_v), Drop(seed, cut, kept) if form.dropout else None, places, q.dtype,
-        tile, form, numbers, value_attrs={"nvvm.minctasm": 1},
+        load_q, load_k, load_v, sources, store_out, fx.get_iter(out), pointer_of(lse), pointer_of(sinks),
+        pointer_of(cu_q), pointer_of(cu_k), pointer_of(used_k), pointer_of(table), pointer_of(counters),
+        pointer_of(descale_q), pointer_of(descale_k), pointer_of(descale_v),
+        Drop(seed, cut, kept) if form.dropout else None, places, q.dtype, tile, form, numbers,
+        value_attrs={"nvvm.minctasm": 1},
     ).launch(
         grid=blocks, block=tile.threads, stream=stream, smem=tile.smem + (tile.staged if form.engine else 0)
     )  # fmt: skip

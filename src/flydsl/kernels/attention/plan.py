@@ -8,6 +8,9 @@ from .tile import SHARED_BYTES, Form, Tile
 
 L2_BYTES = 32 << 20
 """What keys and values of heads that are walked together may take."""
+FEW = 64
+"""Parts of keys that are combined by one group of lanes; four of them combine up to `MOST`."""
+MOST = 4 * FEW
 
 
 @lru_cache(256)
@@ -47,17 +50,24 @@ def tile_for_few(d: int, dv: int, page: int, size: int = 2) -> Tile:
     return tile._replace(stages=max(2, min(6, room)))
 
 
+def threads_fetch(page: int, size: int) -> bool:
+    """Whether threads bring keys and values: from pages so small that the copy engine would have too many boxes to go
+    through, or whose rows are of two steps. In one byte values are turned in front, and come as wholes."""
+    return size == 2 and page > 0 and (page < 16 or (128 % page > 0 and page % 128 > 0))
+
+
 @lru_cache(4096)
 def splits_for(units: int, steps: int, processors: int) -> int:
     """Parts of the keys so that all multiprocessors have some: the least time, in steps.
 
-    A tile costs a step more than it has, and combining what two steps do.
+    A tile costs a step more than it has, and combining what two steps do, or three where parts are many.
     """
 
     def time(splits: int) -> float:
-        return -(-units * splits // processors) * (-(-steps // splits) + 1) + (2 if splits > 1 else 0)
+        combining = 0 if splits == 1 else 2 if splits <= FEW else 3
+        return -(-units * splits // processors) * (-(-steps // splits) + 1) + combining
 
-    return min(range(1, max(1, min(64, steps // 2)) + 1), key=time)
+    return min(range(1, max(1, min(MOST, steps // 2)) + 1), key=time)
 
 
 def heads_together(keys: int, d: int, dv: int, heads: int, kv_heads: int, batches: int, form: Form) -> int:
@@ -68,4 +78,4 @@ def heads_together(keys: int, d: int, dv: int, heads: int, kv_heads: int, batche
     return max(1, min(heads * batches, max(1, L2_BYTES // one) * (heads // kv_heads)))
 
 
-__all__ = ["heads_together", "splits_for", "tile_for", "tile_for_few"]
+__all__ = ["FEW", "heads_together", "splits_for", "threads_fetch", "tile_for", "tile_for_few"]

@@ -88,6 +88,8 @@ class Form(NamedTuple):
     engine: bool = False
     """The copy engine stores results, while the next tile is under way; else threads do."""
     dropout: bool = False
+    by_threads: bool = False
+    """Threads bring keys and values, 16 bytes at a time; else the copy engine."""
 
 
 class Turned(NamedTuple):

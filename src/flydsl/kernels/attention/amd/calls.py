@@ -10,7 +10,7 @@ from ...matmul.operands import Target
 from ...matmul.workspace import scratch
 from .. import calls
 from ..plain import Kind
-from ..plan import splits_for
+from ..plan import FEW, splits_for
 from ..request import FP8, HALF, Request, factors_of
 from ..softmax import LOG2E
 from .plan import machine_for, tile_for
@@ -112,7 +112,7 @@ def on_amd(request: Request, out: Array, where: Target) -> calls.Run | None:
         if splits > 1:
             gather(
                 result, lse, in_line(given.out), given.lse, given.sinks, splits, r.batches, longest_q, heads,
-                of_out[0], of_out[1], of_out[2], r.dv, *more,
+                of_out[0], of_out[1], of_out[2], r.dv, splits > FEW, *more,
             )  # fmt: skip
 
     return run

@@ -12,7 +12,7 @@ from ..amd.plan import latent_tile, machine_for
 from ..amd.tile import UNIT_BYTES
 from ..calls import Launch
 from ..plain import Kind
-from ..plan import splits_for
+from ..plan import FEW, splits_for
 from ..request import HALF, Request
 from ..softmax import LOG2E
 
@@ -77,7 +77,7 @@ def on_amd(
             row_out, batch_out = rows_out
             gather(
                 result, lse, in_line(given.out), given.lse, None, splits, r.batches, rows, 1, batch_out, row_out, 0,
-                r.dv, *more,
+                r.dv, splits > FEW, *more,
             )  # fmt: skip
 
     return run

@@ -12,6 +12,8 @@ from ..tile import BARRIER_BYTES, SHARED_BYTES
 ROWS = 64
 WIDE = 64
 """Columns of a box in shared memory."""
+CHUNK = 32
+"""Keys of one byte that come together."""
 
 
 class Latent(NamedTuple):
@@ -33,10 +35,44 @@ class Latent(NamedTuple):
     """Stages of keys of one byte, which are widened on their way to the others; 0 where keys are as queries are."""
     each: bool = False
     """Sequences have factors of their own."""
+    held: int = 0
+    """Products of a step's scores, of 16 elements each, whose queries the first consumer has in registers. It has less
+    of the sums then."""
+
+    @property
+    def lent(self) -> int:
+        """Boxes of queries that come to the last stage of keys, on their way to registers."""
+        boxes = self.held * 16 // WIDE
+        return boxes if boxes * ROWS * WIDE <= self.n * self.d else 0
+
+    @property
+    def kept(self) -> int:
+        """Boxes of queries that stay in shared memory."""
+        return self.d // WIDE - self.lent
+
+    @property
+    def together(self) -> int:
+        """Keys that the copy engine brings together."""
+        return CHUNK if self.raw else self.n
+
+    @property
+    def left(self) -> int:
+        """Columns of the sums that the first consumer has."""
+        return 128 if self.held else self.dv // 2
+
+    @property
+    def parts(self) -> int:
+        """Products that the others are cut into."""
+        return -(-(self.dv - self.left) // 256)
+
+    @property
+    def right(self) -> int:
+        """Columns of each of these."""
+        return (self.dv - self.left) // self.parts
 
     @property
     def smem(self) -> int:
-        rows = 2 * (ROWS + self.stages * self.n) * self.d + self.raw * self.n * self.d
+        rows = 2 * ROWS * WIDE * self.kept + 2 * self.stages * self.n * self.d + self.raw * CHUNK * self.d
         return rows + 2 * ROWS * self.n + 2 * 4 * ROWS + BARRIER_BYTES
 
 
@@ -44,8 +80,10 @@ def problem(form: Latent) -> str | None:
     """Why there is no such kernel; None if there is."""
     if form.d % WIDE or form.dv % (2 * WIDE) or not 0 < form.dv <= min(512, form.d):
         return f"keys have a multiple of 64 elements, the value up to 512 in steps of 128, got {form.d} and {form.dv}"
-    if form.raw and form.n % 32:
-        return f"a step of keys of one byte has a multiple of 32, got {form.n}"
+    if form.held and (form.dv <= 128 or form.right % WIDE or form.held % 4 or form.held > form.d // 16):
+        return f"with queries in registers, 64 elements at a time, values have over 128, in parts of 64, got {form}"
+    if form.raw and form.n % CHUNK:
+        return f"a step of keys of one byte has a multiple of {CHUNK}, got {form.n}"
     if form.n % 16 or form.stages < 2 or form.smem > SHARED_BYTES:
         return f"{form} needs {form.smem} bytes of shared memory, and there are {SHARED_BYTES}"
     return None
@@ -89,16 +127,17 @@ def fetch_pages(
     numbers: Rows,
     form: Latent,
 ):
-    """A step's rows from their pages, `form.page` rows at a time, a thread's first ones from `page`."""
-    for i in range(fx.thread_idx.x, form.n // form.page, 32):
+    """Rows that come together, from their pages, `form.page` rows at a time, a thread's first ones from `page`."""
+    n = form.together
+    for i in range(fx.thread_idx.x, n // form.page, 32):
         at = row + i * form.page
         which = at // numbers.page
-        if fx.const_expr(form.n // form.page > 32):
+        if fx.const_expr(n // form.page > 32):
             if i >= 32:
                 page = page_of(at, keys, batch, table, numbers)
         for box in fx.range_constexpr(form.d // WIDE):
-            target = smem + (box * (form.n * WIDE) + i * (form.page * WIDE))
+            target = smem + (box * (n * WIDE) + i * (form.page * WIDE))
             load.load((at - which * numbers.page, box * WIDE, 0, page), target, barrier)
 
 
-__all__ = ["ROWS", "WIDE", "Latent", "Rows", "fetch_pages", "page_of", "problem"]
+__all__ = ["CHUNK", "ROWS", "WIDE", "Latent", "Rows", "fetch_pages", "page_of", "problem"]

@@ -1,9 +1,10 @@
 """Decoding with latent keys on Hopper: all heads share one row for each key, and its first columns are the value.
 
 A block has 64 rows of queries (heads, and queries behind each other) and walks along the keys, 64 at a time; what the
-copy engine brings once is keys for one product and values for the other. The first consumer computes scores, their
-softmax, and the left half of the sums with weights from its registers; the second one the right half, with weights
-through shared memory. While the second still multiplies, the first is with the next scores.
+copy engine brings once is keys for one product and values for the other. The first consumer computes scores, with most
+of the queries in registers, their softmax, and the first columns of the sums with weights from its registers; the
+second one the others, with weights through shared memory. While the second still multiplies, the first is with the next
+scores.
 """
 
 from __future__ import annotations
@@ -14,14 +15,13 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from ...matmul.hopper_out import swizzle
+from ..consumer import after
 from ..fetching import fetch, load_map
-from ..softmax import LN2, Scale, look, over_quad, rescale, rescale_if_needed, weigh
+from ..softmax import LN2, Scale, over_quad, rescale_if_needed
 from ..walk import pointer_of
-from .form import ROWS, WIDE, Latent, Rows, fetch_pages, page_of
-from .widen import Raw, bring
-
-LAZY = 8
-"""A maximum may be behind by 2 to this power."""
+from .first import First, hold, multiply_keys, multiply_values, weigh_scores
+from .form import CHUNK, ROWS, WIDE, Latent, Rows, fetch_pages, page_of
+from .widen import Raw, bring, halves
 
 
 @flyc.kernel
@@ -42,18 +42,22 @@ def latent_kernel(
     tid = fx.thread_idx.x
     role = nv.uniform(tid // 128)
     d, n, stages = form.d, form.n, form.stages
-    base_q = fx.get_dyn_shared(dtype)
-    base_kv = base_q + ROWS * d
+    work = fx.Float16 if form.raw else dtype
+    base_q = fx.get_dyn_shared(work)
+    base_kv = base_q + ROWS * WIDE * form.kept
+    lent = base_kv + (stages - 1) * n * d if form.lent else base_q
     base_p = base_kv + stages * n * d
     base_raw = base_p + ROWS * n
-    stats = fx.recast_iter(fx.Float32, base_raw + form.raw * n * d // 2)
+    stats = fx.recast_iter(fx.Float32, base_raw + form.raw * CHUNK * d // 2)
     full_q = nv.MBarrier(fx.recast_iter(fx.Int64, stats + 2 * ROWS))
     full, empty = full_q[1], full_q[1 + stages]
-    raw = Raw(fx.recast_iter(kind, base_raw), full_q[1 + 2 * stages])
+    free = full_q[1 + 2 * stages]
+    raw = Raw(fx.recast_iter(kind, base_raw), full_q[2 + 2 * stages])
     if tid == 0:
         load_q.prefetch()
         load_kv.prefetch()
         full_q.init(1)
+        free.init(128)
         for s in fx.range_constexpr(stages):
             full[s].init(128 if form.raw else 1)
             empty[s].init(2)
@@ -75,17 +79,16 @@ def latent_kernel(
         high = fx.min(high, low + each)
     count = fx.max(high - low, 0)
     if role == 0:
-        nv.setmaxnreg(56 if form.raw else 24, increase=False)
+        nv.setmaxnreg(40 if form.raw else 24, increase=False)
+        if tid == 0:
+            full_q.expect_tx(2 * ROWS * d)
+            for i in fx.range_constexpr(d // WIDE):
+                place = lent + i * (ROWS * WIDE) if i < form.lent else base_q + (i - form.lent) * (ROWS * WIDE)
+                load_q.load((block * ROWS, i * WIDE, 0, batch), place, full_q)
         if fx.const_expr(form.raw):
-            if tid == 0:
-                full_q.expect_tx(2 * ROWS * d)
-                fetch(load_q, base_q, full_q, block * ROWS, fx.Int32(0), batch, ROWS, d)
-            bring(load_kv, raw, base_kv, full, empty, high, count, keys, batch, table, numbers, form)
+            bring(load_kv, raw, base_kv, full, empty, free, high, count, keys, batch, table, numbers, form)
         # Pages are fetched by as many threads as a warp has, each with its own; all else by one.
         elif tid < (32 if form.page else 1):
-            if tid == 0:
-                full_q.expect_tx(2 * ROWS * d)
-                fetch(load_q, base_q, full_q, block * ROWS, fx.Int32(0), batch, ROWS, d)
             stage, phase = fx.Int32(0), fx.Int32(1)
             for i in range(count):
                 row = (high - 1 - i) * n
@@ -94,6 +97,9 @@ def latent_kernel(
                 if fx.const_expr(form.page):
                     # Asked for before there is room.
                     first = page_of(row + tid * form.page, keys, batch, table, numbers)
+                if fx.const_expr(form.lent):
+                    if i == stages - 1:
+                        free.wait(0)
                 empty[stage].wait(phase)
                 if tid == 0:
                     full[stage].expect_tx(2 * n * d)
@@ -106,71 +112,59 @@ def latent_kernel(
                     stage = fx.Int32(0)
                     phase = phase ^ 1
     else:
-        nv.setmaxnreg(224 if form.raw else 240, increase=True)
+        nv.setmaxnreg(232 if form.raw else 240, increase=True)
         member = tid % 128
-        half = form.dv // 2
         alone = fx.make_layout((1, 1, 1), (0, 0, 0))
-        sums = fx.make_rmem_tensor(fx.make_layout(((2, 2, half // 8), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32)
-        sums.fill(0.0)
         line = member // 32 * 16 + member % 32 // 4
         weights_ready, weights_read = nv.named_barrier(1, 256), nv.named_barrier(2, 256)
         stage, phase = fx.Int32(0), fx.Int32(0)
+        inverse = fx.Float32(1.0)
+        if fx.const_expr(form.raw and dtype is not work):
+            full_q.wait(0)
+            inverse = halves(base_q, lent, stats, form)
         if role == 1:
-            scores_mma = fx.make_tiled_mma(fx.make_mma_atom(nv.WGMMA(n, 16, dtype)), alone)
-            atom = nv.WGMMA(half, 16, dtype, a_from="registers", major_b="mn")
+            scores_mma = fx.make_tiled_mma(fx.make_mma_atom(nv.WGMMA(n, 16, work)), alone)
+            held_mma = fx.make_tiled_mma(fx.make_mma_atom(nv.WGMMA(n, 16, work, a_from="registers")), alone)
+            atom = nv.WGMMA(form.left, 16, work, a_from="registers", major_b="mn")
             sums_mma = fx.make_tiled_mma(fx.make_mma_atom(atom), alone)
-            queries = scores_mma.get_slice(0).partition_A(keys_view(base_q, ROWS, form))
-            all_keys = scores_mma.get_slice(0).partition_B(keys_view(base_kv, n, form, stages))
-            values = sums_mma.get_slice(0).partition_B(values_view(base_kv, 0, form))
+            sums = empty_sums(form.left)
+            queries = scores_mma.get_slice(0).partition_A(keys_view(base_q, ROWS, form.kept))
+            all_keys = scores_mma.get_slice(0).partition_B(keys_view(base_kv, n, d // WIDE, stages))
+            values = sums_mma.get_slice(0).partition_B(values_view(base_kv, 0, form.left, form))
             scores = fx.make_rmem_tensor(fx.make_layout(((2, 2, n // 8), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32)
-            weights = fx.make_rmem_tensor(fx.make_layout(((2, 2, 2), 1, n // 16), ((1, 2, 4), 0, 8)), dtype)
+            operand = fx.make_layout(((2, 2, 2), 1, 1), ((1, 2, 4), 0, 0))
+            weights = [fx.make_rmem_tensor(operand, work) for _ in range(n // 16)]
             highest, total = (fx.make_rmem_tensor(fx.make_layout(2, 1), fx.Float32) for _ in range(2))
-            store = fx.make_copy_atom(nv.StMatrix(4), dtype)
+            store = fx.make_copy_atom(nv.StMatrix(4), work)
             copy = fx.make_tiled_copy_C(store, scores_mma).get_slice(member)
-            to_weights = copy.partition_D(weights_view(base_p, n))
             factor, grow = numbers.factor, None
             if fx.const_expr(descale is not None):
                 grow = fx.Float32(cast("fx.Pointer", descale)[batch if form.each else 0])
                 factor = factor * grow
-            scale = Scale(factor, fx.Float32(-1e30) / factor)
+            factor = factor * inverse
+            scale = Scale(factor, fx.maxnumf(fx.Float32(-1e30) / factor, fx.Float32(-3e38)))
             highest.fill(scale.least)
             total.fill(0.0)
             full_q.wait(0)
+            held = hold(lent, line, member, form)
+            if fx.const_expr(form.lent):
+                free.arrive()
+            me = First(
+                form, numbers, scale, member, line, block * ROWS + line, keys, scores_mma, sums_mma, held_mma, queries,
+                held, all_keys, values, scores, weights, sums, highest, total, store, copy,
+                copy.partition_D(weights_view(base_p, n)), stats, weights_ready, weights_read,
+            )  # fmt: skip
             for i in range(count):
-                index = high - 1 - i
                 full[stage].wait(phase)
-                for k in fx.range_constexpr(d // 16):
-                    mma = scores_mma.set_value("accumulate", fx.Int32(0)) if k == 0 else scores_mma
-                    fx.gemm(mma, scores, queries[None, None, k], all_keys[None, None, k, stage], scores)
-                nv.wgmma_commit()
+                multiply_keys(me, stage)
                 nv.wgmma_wait(0, scores)
-                end = keys - (numbers.queries - 1 if form.causal else 0)
-                if (index + 1) * n > end:
-                    mask(scores, index * n + member % 4 * 2, block * ROWS + line, keys, scale, form, numbers)
-                    if fx.const_expr(form.used_k and not form.raw):
-                        clear(base_kv + stage * (n * d), keys - index * n, member, form)
-                turn = look(scores, highest, scale, first=False, masked=True, lazy=LAZY)
-                weigh(scores, total, scale, turn, first=False)
-                weights.store(scores.load().to(dtype).reshape(weights.shape.unpack()))
-                weights_read.sync()
-                flat = fx.make_rmem_tensor(scores.layout, dtype)
-                flat.store(weights.load().reshape(scores.shape.unpack()))
-                fx.copy(store, copy.retile(flat), to_weights)
-                if member % 4 == 0:
-                    stats[line] = turn.factors[0]
-                    stats[line + 8] = turn.factors[1]
-                weights_ready.arrive()
-                rescale_if_needed(sums, turn.factors)
-                for k in fx.range_constexpr(n // 16):
-                    fx.gemm(sums_mma, sums, weights[None, None, k], values[None, None, k, stage], sums)
-                nv.wgmma_commit()
+                factors = weigh_scores(me, high - 1 - i, base_kv + stage * (n * d))
+                rescale_if_needed(sums, factors)
+                multiply_values(me, stage)
                 nv.wgmma_wait(0, sums)
                 if member == 0:
                     empty[stage].arrive()
-                stage = stage + 1
-                if stage == stages:
-                    stage = fx.Int32(0)
-                    phase = phase ^ 1
+                stage, phase = after(stage, phase, stages)
             weights_read.sync()
             for r in fx.range_constexpr(2):
                 share = finished(
@@ -182,82 +176,88 @@ def latent_kernel(
                     stats[line + 8 * r] = share
             weights_ready.arrive()
             nv.named_barrier(3, 128).sync()
+            put(out, [sums], 0, stats, line, member, block, split, batch, numbers, form)
         else:
-            atom = nv.WGMMA(half, 16, dtype, major_b="mn")
+            atom = nv.WGMMA(form.right, 16, work, major_b="mn")
             sums_mma = fx.make_tiled_mma(fx.make_mma_atom(atom), alone)
             weights = sums_mma.get_slice(0).partition_A(weights_view(base_p, n))
-            values = sums_mma.get_slice(0).partition_B(values_view(base_kv, half, form))
+            values = [
+                sums_mma.get_slice(0).partition_B(values_view(base_kv, form.left + part * form.right, form.right, form))
+                for part in range(form.parts)
+            ]
+            sums = [empty_sums(form.right) for _ in range(form.parts)]
             weights_read.arrive()
             for _ in range(count):
                 weights_ready.sync()
-                rescale_if_needed(sums, (fx.Float32(stats[line]), fx.Float32(stats[line + 8])))
+                factors = fx.Float32(stats[line]), fx.Float32(stats[line + 8])
+                for x in sums:
+                    rescale_if_needed(x, factors)
                 full[stage].wait(phase)
                 for k in fx.range_constexpr(n // 16):
-                    fx.gemm(sums_mma, sums, weights[None, None, k], values[None, None, k, stage], sums)
+                    for x, y in zip(sums, values, strict=True):
+                        fx.gemm(sums_mma, x, weights[None, None, k], y[None, None, k, stage], x)
                 nv.wgmma_commit()
-                nv.wgmma_wait(0, sums)
+                nv.wgmma_wait(0, *sums)
                 weights_read.arrive()
                 if member == 0:
                     empty[stage].arrive()
-                stage = stage + 1
-                if stage == stages:
-                    stage = fx.Int32(0)
-                    phase = phase ^ 1
+                stage, phase = after(stage, phase, stages)
             weights_ready.sync()
-        rescale(sums, (fx.Float32(stats[line]), fx.Float32(stats[line + 8])))
-        origin = out + (fx.Int64(split) * numbers.out_split + fx.Int64(batch) * numbers.out_batch)
-        for r in fx.range_constexpr(2):
-            row = block * ROWS + line + 8 * r
-            if row < numbers.rows:
-                at = origin + (fx.Int64(row) * numbers.out_row + (role - 1) * half + member % 4 * 2)
-                for j in fx.range_constexpr(half // 8):
-                    pair = [out.dtype(sums[(e, r, j), 0, 0]) for e in range(2)]
-                    nv.store_global(at + 8 * j, fx.Vector.from_elements(pair, out.dtype))
+            put(out, sums, form.left, stats, line, member, block, split, batch, numbers, form)
 
 
-def keys_view(base: fx.Pointer, rows: int, form: Latent, stages: int = 0) -> fx.Tensor:
+def empty_sums(columns: int) -> fx.Tensor:
+    """A thread's part of 64 rows of sums."""
+    sums = fx.make_rmem_tensor(fx.make_layout(((2, 2, columns // 8), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32)
+    sums.fill(0.0)
+    return sums
+
+
+@flyc.jit
+def put(
+    out: fx.Pointer,
+    sums: list[fx.Tensor],
+    column: int,
+    stats: fx.Pointer,
+    line: fx.Int32,
+    member: fx.Int32,
+    block: fx.Int32,
+    split: fx.Int32,
+    batch: fx.Int32,
+    numbers: Rows,
+    form: Latent,
+):
+    """Sums times what `stats` has for their rows, from a column on."""
+    shares = fx.Float32(stats[line]), fx.Float32(stats[line + 8])
+    origin = out + (fx.Int64(split) * numbers.out_split + fx.Int64(batch) * numbers.out_batch)
+    for r in fx.range_constexpr(2):
+        row = block * ROWS + line + 8 * r
+        if row < numbers.rows:
+            at = origin + (fx.Int64(row) * numbers.out_row + column + member % 4 * 2)
+            for i, part in enumerate(sums):
+                columns = form.right if column else form.left
+                for j in fx.range_constexpr(columns // 8):
+                    pair = [out.dtype(part[(e, r, j), 0, 0] * shares[r]) for e in range(2)]
+                    fx.nvgpu.store_global(at + (i * columns + 8 * j), fx.Vector.from_elements(pair, out.dtype))
+
+
+def keys_view(base: fx.Pointer, rows: int, boxes: int, stages: int = 0) -> fx.Tensor:
     """Rows in boxes of 64 columns, and all stages of them."""
-    shape, strides = (rows, (WIDE, form.d // WIDE)), (WIDE, (1, rows * WIDE))
-    layout = fx.make_layout((*shape, stages), (*strides, rows * form.d)) if stages else fx.make_layout(shape, strides)
-    return fx.make_view(fx.apply_swizzle(base, swizzle(128)), layout)
+    shape, strides = (rows, (WIDE, boxes)), (WIDE, (1, rows * WIDE))
+    if stages:
+        shape, strides = (*shape, stages), (*strides, rows * boxes * WIDE)
+    return fx.make_view(fx.apply_swizzle(base, swizzle(128)), fx.make_layout(shape, strides))
 
 
-def values_view(base: fx.Pointer, column: int, form: Latent) -> fx.Tensor:
-    """Half of the values' columns, as (columns, keys, stage)."""
-    n, boxes = form.n, form.dv // 2 // WIDE
+def values_view(base: fx.Pointer, column: int, columns: int, form: Latent) -> fx.Tensor:
+    """Some of the values' columns, as (columns, keys, stage)."""
+    n, boxes = form.n, columns // WIDE
     layout = fx.make_layout(((WIDE, boxes), n, form.stages), ((1, n * WIDE), WIDE, n * form.d))
     return fx.make_view(fx.apply_swizzle(base + column // WIDE * (n * WIDE), swizzle(128)), layout)
 
 
 def weights_view(base: fx.Pointer, n: int) -> fx.Tensor:
     return fx.make_view(fx.apply_swizzle(base, swizzle(2 * n)), fx.make_layout((ROWS, n), (n, 1)))
-
-
-def mask(
-    scores: fx.Tensor, column: fx.Int32, row: fx.Int32, keys: fx.Int32, scale: Scale, form: Latent, numbers: Rows
-) -> None:
-    """Scores of keys that a row must not see become the least there is."""
-    for r in range(2):
-        end = keys - column
-        if form.causal:
-            query = fx.min((row + 8 * r) // numbers.heads, numbers.queries - 1)
-            end = end - (numbers.queries - 1 - query)
-        for j in range(form.n // 8):
-            for e in range(2):
-                at = (e, r, j), 0, 0
-                scores[at] = (end > 8 * j + e).select(scores[at], scale.least)
-
-
-@flyc.jit
-def clear(base: fx.Pointer, rows: fx.Int32, member: fx.Int32, form: Latent):
-    """Zeros for values behind the last one: whatever lies there, its weights of 0 must not make it NaN."""
-    # Each warp has waited for its own part of the product; the others may read on.
-    fx.nvgpu.named_barrier(3, 128).sync()
-    for i in range(fx.max(rows, 0) * WIDE + member, form.n * WIDE, 128):
-        for box in fx.range_constexpr(form.dv // WIDE):
-            base[i + box * (form.n * WIDE)] = base.dtype(0.0)
-    fx.nvgpu.fence_proxy_async()
-    fx.nvgpu.named_barrier(3, 128).sync()
 
 
 @flyc.jit
@@ -320,10 +320,12 @@ def hopper_latent(
     load_q = load_map(q, rows, form.d, fx.Int32(1), batches, (row_q, row_q, batch_q), ROWS)
     if fx.const_expr(form.raw):
         layout = fx.make_layout((rows_k, form.d, 1, batches_k), (row_k, 1, row_k, batch_k))
-        box = (form.page or form.n, WIDE, 1, 1)
-        load_kv = fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), fx.make_view(fx.get_iter(kv), layout), None, box)
+        box = (form.page or CHUNK, WIDE, 1, 1)
+        view = fx.make_view(fx.get_iter(kv), layout)
+        load_kv = fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, box, l2_fetch=128)
     else:
-        load_kv = load_map(kv, rows_k, form.d, fx.Int32(1), batches_k, (row_k, row_k, batch_k), form.page or form.n)
+        strides = row_k, row_k, batch_k
+        load_kv = load_map(kv, rows_k, form.d, fx.Int32(1), batches_k, strides, form.page or form.n, once=True)
     numbers = Rows(
         rows, heads, queries, keys, splits, page, table_row, factor, split_out, batch_out, row_out, split_lse
     )  # fmt: skip
