@@ -9,6 +9,7 @@ import pytest
 
 from flydsl.kernels.rows.arrays import describe
 from flydsl.kernels.rows.form import Form, form_of, in_a_ring, two_blocks
+from flydsl.kernels.rows.norm_gradients import norm_back
 from flydsl.kernels.rows.norm_kernels import norm_rows
 from flydsl.kernels.rows.softmax_kernels import softmax_rows
 
@@ -125,3 +126,44 @@ def test_clusters_that_stay():
     assert ruled(in_a_ring, 50257, "softmax") == (512, 7, 0, 2, 14)
     assert ruled(in_a_ring, 131072, "layer", m=1024) == (512, 4, 0, 8, 5)
     assert ruled(in_a_ring, 65536, "layer", m=100) is None
+
+
+GRADIENTS = {
+    "a ring of a part more": (11, 1024, "f2", 1, True, False),
+    "two rows, the last turn short": (11, 1000, "f2", 4, True, False),
+    "without a mean": (11, 1536, "f2", 3, False, False),
+    "f4": (7, 512, "f4", 5, True, True),
+    "sums that wait in shared memory": (11, 1024, "f2", 2, True, True),
+    "fewer rows than stay": (2, 1024, "f2", 0, False, True),
+}
+
+
+@pytest.mark.parametrize("case", GRADIENTS)
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.usefixtures("hopper")
+def test_gradients_pass_through_a_ring(case: str, residual: bool, rng: np.random.Generator):
+    """More rows than blocks; sums of all columns, whatever waits where."""
+    m, n, dtype, more, centred, pooled = GRADIENTS[case]
+    dy, x, ds = (rng.standard_normal((m, n)).astype(dtype) for _ in range(3))
+    w = rng.standard_normal(n).astype(dtype)
+    mean, scale = rng.standard_normal(m).astype("f4"), (rng.random(m) + 0.5).astype("f4")
+    unit, team, blocks = 16 // x.itemsize, 64, min(m, 3)
+    turns = -(-n // (unit * team))
+    form = Form(
+        unit, team, 1, turns, False, ("dy", "x", "weight", "dsummed", "dx", "dweights", "dbiases"), pooled=pooled,
+        ring=(2 + residual) * turns + more, stays=blocks,
+    )  # fmt: skip
+    dx, dw, db = np.full_like(x, np.nan), np.full(n, np.nan, "f4"), np.full(n, np.nan, "f4")
+    sums = [np.full((blocks, n), np.nan, "f4") for _ in range(2)]
+    norm_back(
+        dy, x, w, mean if centred else None, scale, ds if residual else None, dx, sums[0], sums[1] if centred else None,
+        dw, db if centred else None, m, n, blocks, form,
+    )  # fmt: skip
+    d, g = dy.astype("f8"), dy.astype("f8") * w
+    v = (x.astype("f8") - (mean[:, None] if centred else 0)) * scale[:, None]
+    want = (g - v * (g * v).mean(-1, keepdims=True) - (g.mean(-1, keepdims=True) if centred else 0)) * scale[:, None]
+    want = want + ds.astype("f8") if residual else want
+    np.testing.assert_allclose(dx, want, rtol=2e-3, atol=1e-2 if dtype == "f2" else 1e-4)
+    np.testing.assert_allclose(dw, (d * v).sum(0), rtol=1e-4, atol=1e-4)
+    if centred:
+        np.testing.assert_allclose(db, d.sum(0), rtol=1e-4, atol=1e-4)
