@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl.expr.nvgpu.target import trace_target
 
 from .lines import either, unit_of, when, wide_of
 
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 32, 16
 """Columns of a block, and threads for each of them."""
-AHEAD = 4
-"""Rows that a thread reads at once."""
+AHEAD, FURTHER = 4, 8
+"""Rows that a thread reads at once: of rows that are read from memory, and of sums that are still in L2."""
 SLICES, SLICE = 64, 8
 """Parts of the rows of a tall matrix at most, and rows of one at least."""
 THREADS = 128
@@ -26,6 +27,12 @@ THREADS = 128
 def slices_of(m: int) -> int:
     """Parts of so many rows."""
     return min(SLICES, -(-m // SLICE))
+
+
+def starts_early() -> bool:
+    """Whether a kernel may start before the one it depends on is done."""
+    target = trace_target()
+    return target is not None and target.has("dependent_launch")
 
 
 @flyc.jit
@@ -47,6 +54,8 @@ def column_sums_kernel(
 ):
     """Threads of a column take some rows each, in turn, then the first one adds what they have."""
     slots = fx.SharedAllocator().allocate(fx.Array[wide_of(x.dtype), WIDTH * HEIGHT, 16]).peek()
+    if fx.const_expr(starts_early()):
+        fx.nvgpu.griddepcontrol_wait()
     if fx.const_expr(y is not None and out_y is not None):
         either(
             fx.block_idx.y == 0, lambda: _sum_block(x, out, m, n, slots), lambda: _sum_block(y, out_y, m, n, slots)
@@ -62,12 +71,14 @@ def _sum_block(x: fx.Tensor, out: fx.Tensor, m: fx.Int32, n: fx.Int32, slots: fx
     at = fx.min(column, n - 1)
 
     def some(row: fx.Int32, sums: list[Value]) -> list[Value]:
-        rows = [row + i * HEIGHT for i in range(AHEAD)]
+        rows = [row + i * HEIGHT for i in range(FURTHER)]
         found = [wide(x[fx.min(r, m - 1), at]) for r in rows]
         return [a + (r < m).select(v, wide(0.0)) for a, r, v in zip(sums, rows, found, strict=True)]
 
-    sums = down(part, m, HEIGHT * AHEAD, [wide(0.0)] * AHEAD, some)
-    slots[fx.thread_idx.x] = (sums[0] + sums[1]) + (sums[2] + sums[3])
+    sums = down(part, m, HEIGHT * FURTHER, [wide(0.0)] * FURTHER, some)
+    while len(sums) > 1:
+        sums = [a + b for a, b in zip(sums[::2], sums[1::2], strict=True)]
+    slots[fx.thread_idx.x] = sums[0]
     fx.barrier()
 
     def finish() -> None:
@@ -95,7 +106,9 @@ def sum_columns(
     x, out = pairs[0]
     y, out_y = pairs[1] if len(pairs) > 1 else (None, None)
     grid = (fx.ceildiv(n, WIDTH), len(pairs))
-    column_sums_kernel(x, out, y, out_y, m, n).launch(grid=grid, block=WIDTH * HEIGHT, stream=stream)
+    column_sums_kernel(x, out, y, out_y, m, n).launch(
+        grid=grid, block=WIDTH * HEIGHT, stream=stream, pdl=starts_early()
+    )
 
 
 @flyc.kernel

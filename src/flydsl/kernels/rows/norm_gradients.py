@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from .columns import sum_columns
+from .columns import starts_early, sum_columns
 from .form import MOST_THREADS, Form
 from .lines import ADD, Lines, Place, wide_of
 from .softmax_kernels import cluster_of, registers_for
@@ -135,6 +135,8 @@ def norm_back_kernel(
     form: fx.Constexpr[Form],
 ):
     kinds = (dweights is not None) + (dbiases is not None)
+    if fx.const_expr(kinds > 0 and starts_early()):
+        fx.nvgpu.griddepcontrol_launch()  # what adds the blocks' sums may get ready: it waits for all of them
     pool = _Pool(form, kinds, ring_bytes(form, weight is not None)) if form.pooled else None
     work = _Work(form, means, scales, dweights is not None, dbiases is not None, pool)
     if fx.const_expr(form.ring > 0):
