@@ -108,7 +108,7 @@ class Stay:
             for i in range(form.ring + 1):
                 self.full[i].init(1)
             for i in range(2 if form.cluster > 1 else 0):
-                self.full[form.ring + 1 + i].init(1 + form.cluster)
+                self.full[form.ring + 1 + i].init(form.cluster)
             fx.nvgpu.fence_mbarrier_init()
 
         def bring() -> None:
@@ -234,19 +234,21 @@ class Stay:
             fx.make_view(place, fx.make_layout((WORDS, count, 2), (1, WORDS, WORDS * count)))
             for place, count in ((self.left, own), (self.found, warps))
         )
-        mine = left if several else found
+        rank = fx.nvgpu.cluster.rank() if several else fx.Int32(0)
 
         def leave() -> None:
             words = [*values, *[fx.Float32(0.0)] * (WORDS - len(values))]
-            mine[None, thread // lanes, turn].store(fx.Vector.from_elements(words, fx.Float32))
+            unit = fx.Vector.from_elements(words, fx.Float32)
+            found[None, rank * own + thread // lanes, turn].store(unit)
             if several:
+                left[None, thread // lanes, turn].store(unit)
                 fx.nvgpu.fence_proxy_async()
 
         when(thread % lanes == 0, leave)
         fx.barrier()
         if several:
             # A barrier of the cluster would wait for all that was stored, and forget the caches.
-            here, rank = self.full[form.ring + 1 + turn], fx.nvgpu.cluster.rank()
+            here = self.full[form.ring + 1 + turn]
             place = fx.make_view(
                 fx.get_iter(found), fx.make_layout((WORDS * own, form.cluster, 2), (1, WORDS * own, WORDS * warps))
             )
@@ -259,8 +261,9 @@ class Stay:
                 fx.nvgpu.bulk_send(source[None, turn], place[None, rank, turn], here, to, nbytes=own * UNIT_BYTES)
                 here.arrive_remote(to)  # all that this block has read is behind it
 
-            when(thread == 0, lambda: here.expect_tx(warps * UNIT_BYTES))
-            when((thread % lanes == 0) & (thread < form.cluster * lanes), send)
+            when(thread == 0, lambda: here.expect_tx((warps - own) * UNIT_BYTES))
+            sends = (thread % lanes == 0) & (thread < form.cluster * lanes)
+            when(sends & (thread // lanes != rank), send)
             release()
             here.wait(number // 2 % 2)
         else:
