@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from flydsl.kernels import layer_norm_backward, rms_norm_backward
+from flydsl.kernels.rows import norms
 from flydsl.kernels.rows.arrays import describe
-from flydsl.kernels.rows.form import Form, form_of, in_a_ring, two_blocks
+from flydsl.kernels.rows.form import Form, form_of, gradients_in_a_ring, in_a_ring, two_blocks
 from flydsl.kernels.rows.norm_gradients import norm_back
 from flydsl.kernels.rows.norm_kernels import norm_rows
 from flydsl.kernels.rows.softmax_kernels import softmax_rows
@@ -167,3 +169,52 @@ def test_gradients_pass_through_a_ring(case: str, residual: bool, rng: np.random
     np.testing.assert_allclose(dw, (d * v).sum(0), rtol=1e-4, atol=1e-4)
     if centred:
         np.testing.assert_allclose(db, d.sum(0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["rms", "layer"])
+def test_gradients_of_many_rows_are_taken_from_a_ring(
+    kind: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+):
+    """As they are called: whole units of 16 bits, four rows of a block at least."""
+    monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cpu")
+    monkeypatch.setenv("FLYDSL_COMPILE_ARCH", "sm_90a")
+    found, way = list[Any](), norms._way  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(norms, "_way", lambda *given: found.append(way(*given)) or found[-1])
+    m, n = (528, 6200) if kind == "rms" else (1056, 2104)
+    dy, x, ds = (rng.standard_normal((m, n)).astype("f2") for _ in range(3))
+    w, scale, mean = rng.standard_normal(n).astype("f2"), (rng.random(m) + 0.5).astype("f4"), np.zeros(m, "f4")
+    d, v = dy.astype("f8"), x.astype("f8") * scale[:, None]
+    g = d * w
+    want = g - v * (g * v).mean(-1, keepdims=True)
+    if kind == "rms":
+        dx, dw, _ = rms_norm_backward(dy, x, w, scale)
+    else:
+        want = want - g.mean(-1, keepdims=True)
+        dx, dw, db = layer_norm_backward(dy, x, w, mean, scale, dsummed=ds)
+        np.testing.assert_allclose(db, d.sum(0), rtol=2e-3, atol=2e-2)
+    want = want * scale[:, None] + (ds if kind == "layer" else 0.0)
+    np.testing.assert_allclose(dx, want, rtol=2e-3, atol=1e-2)
+    np.testing.assert_allclose(dw, (d * v).sum(0), rtol=2e-3, atol=5e-2)
+    assert found[0].form.ring and found[0].blocks == found[0].form.stays
+
+
+def test_gradients_in_a_ring():
+    """Threads, units of a thread, blocks of a multiprocessor, chunks on their way; sums of long rows wait elsewhere."""
+    lead = Form(8, 64, 1, 1, False, ())
+
+    def ruled(units: int, kinds: int, matrices: int = 2, m: int = 65536) -> tuple[int, ...] | None:
+        form = gradients_in_a_ring(lead, m, units, matrices, True, kinds, MEMORY)
+        return form and (form.team, form.turns, form.resident, form.ring, form.narrow, form.pooled)
+
+    for kinds in (1, 2):
+        assert ruled(95, kinds) is None and ruled(2049, kinds) is None and ruled(96, kinds, m=3167) is None
+        assert ruled(128, kinds) == (128, 1, 6, 8, False, False)
+        assert ruled(192, kinds) == (128, 2, 4, 8, False, False)
+        assert ruled(256, kinds) == (256, 1, 3, 8, False, False)
+        assert ruled(512, kinds) == (256, 2, 2, 8, False, False)
+        assert ruled(512, kinds, matrices=3) == (256, 2, 2, 12, False, False)
+        assert ruled(768, kinds) == (256, 3, 2, 12, kinds == 2, False)
+    assert ruled(1024, 1) == (512, 2, 1, 8, False, False) and ruled(1024, 2) is None
+    assert ruled(1536, 1) == (512, 3, 1, 12, False, False) and ruled(1536, 2) == (512, 3, 1, 12, False, True)
+    assert ruled(2048, 1) == (512, 4, 1, 16, True, False) and ruled(2048, 2) == (512, 4, 1, 8, False, True)
+    assert ruled(2048, 2, matrices=3) is None

@@ -27,12 +27,14 @@ from .call import (
     rows_of,
 )
 from .form import (
+    FEW_TURNS,
     MANY_TURNS,
     MOST_THREADS,
     PROCESSORS,
     SOME_TURNS,
     Form,
     form_of,
+    gradients_in_a_ring,
     in_a_ring,
     known_form,
     two_blocks,
@@ -415,9 +417,14 @@ def _way(op: str, rows: dict[str, HostArray | None], kinds: int) -> _Way:
     held = sum(v.itemsize for v in (dy, x, found["weight"], found["dsummed"]) if v is not None) + sums
     if kinds:
         # Sums stay with a thread, so that all rows are shared in the same way; the next row takes registers, too.
-        form = form_of(m, n, found, max(held, HELD), edges=False, few=False)
+        most = FEW_TURNS if x.itemsize == 4 and n % 4 == 0 else SOME_TURNS
+        form = form_of(m, n, found, max(held, HELD), edges=False, few=False, most=most)
         # Sums are matrices in one piece, so that they have units where rows have.
         more = ("dweights", "dbiases") if form.unit > 1 else ()
+        ring = _gradients_in_a_ring(form, m, n, found, kinds)
+        if ring is not None:
+            form = known_form(ring._replace(aligned=(*ring.aligned, *more)))
+            return _Way(form, form.stays, True, wide)
         if form.turns:
             resident = max(RESIDENT // form.block, 1)
             form = known_form(form._replace(aligned=(*form.aligned, *more), resident=resident))
@@ -428,6 +435,17 @@ def _way(op: str, rows: dict[str, HostArray | None], kinds: int) -> _Way:
     # Few rows have multiprocessors to spare; many are faster in loops.
     form = form_of(m, n, found, held - sums, clusters=m < PROCESSORS and has_clusters())
     return _Way(form, m * form.cluster if form.cluster > 1 else -(-m // form.rows), False, wide)
+
+
+def _gradients_in_a_ring(form: Form, m: int, n: int, found: dict[str, Array | None], kinds: int) -> Form | None:
+    """Many rows of 16-bit elements, where blocks stay anyway; None where the next row comes into registers."""
+    given = {name: v for name, v in found.items() if v is not None}
+    matrices = [v for v in given.values() if len(v.shape) == 2]
+    alike = len({v.dtype for v in matrices}) == 1 and all(v.itemsize == 2 for v in given.values())
+    if not has_clusters() or not alike or form.unit == 1 or set(given) != set(form.aligned):
+        return None
+    # dx is written, all others are read.
+    return gradients_in_a_ring(form, m, n // form.unit, len(matrices) - 1, "weight" in given, kinds, block_memory())
 
 
 def _pooled(m: int, n: int, found: dict[str, Array | None], kinds: int) -> Form | None:
