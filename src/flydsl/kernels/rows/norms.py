@@ -230,7 +230,9 @@ def _form(op: str, rows: dict[str, HostArray | None], training: bool, centred: b
         form = _with_vectors(form, n, x.itemsize)
     if waiting is not None:
         form = _streamed(form, m * n * x.itemsize, x.itemsize)
-    if centred and form.block == TWICE and form.turns > SOME_TURNS:
+    if centred and form.cluster > 1:
+        form = known_form(form._replace(constant=True))
+    elif centred and form.block == TWICE and form.turns > SOME_TURNS:
         form = known_form(form._replace(resident=2))
     kind, one_size = "layer" if centred else "rms", all(v.itemsize == x.itemsize for v in given)
     if waiting is not None and x.itemsize < 8:
