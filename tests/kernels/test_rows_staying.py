@@ -207,13 +207,14 @@ def test_gradients_in_a_ring():
         return form and (form.team, form.turns, form.resident, form.ring, form.narrow, form.pooled)
 
     for kinds in (1, 2):
-        assert ruled(95, kinds) is None and ruled(2049, kinds) is None and ruled(96, kinds, m=3167) is None
+        assert ruled(2049, kinds) is None and ruled(128, kinds, m=3167) is None
         assert ruled(128, kinds) == (128, 1, 6, 8, False, False)
         assert ruled(192, kinds) == (128, 2, 4, 8, False, False)
         assert ruled(256, kinds) == (256, 1, 3, 8, False, False)
         assert ruled(512, kinds) == (256, 2, 2, 8, False, False)
         assert ruled(512, kinds, matrices=3) == (256, 2, 2, 12, False, False)
         assert ruled(768, kinds) == (256, 3, 2, 12, kinds == 2, False)
+    assert ruled(95, 1) is None and ruled(96, 1) == (128, 1, 6, 8, False, False) and ruled(127, 2) is None
     assert ruled(1024, 1) == (512, 2, 1, 8, False, False) and ruled(1024, 2) is None
     assert ruled(1536, 1) == (512, 3, 1, 12, False, False) and ruled(1536, 2) == (512, 3, 1, 12, False, True)
     assert ruled(2048, 1) == (512, 4, 1, 16, True, False) and ruled(2048, 2) == (512, 4, 1, 8, False, True)

@@ -45,8 +45,8 @@ RING_THREADS = 512
 """Threads of a multiprocessor that sum columns of rows with several units a thread."""
 RING_TEAMS = {128: 192, 256: 768, 512: 2048}
 """Threads of a block that does, and the most units of its rows."""
-LEAST_RING, LEAST_CHUNKS = 96, 8
-"""Units of the shortest such rows, and units of a thread on their way at least."""
+LEAST_RING, LEAST_CHUNKS = {1: 96, 2: 128}, 8
+"""Units of the shortest such rows for one or two kinds of sums, and units of a thread on their way at least."""
 RAGGED, ELEMENTS = 256, 16
 """Rows that begin anywhere and are so short that finding their units costs more than reading by the element; what a
 thread has of them."""
@@ -226,7 +226,7 @@ def gradients_in_a_ring(
     A multiprocessor has the threads that find registers for sums and a row: 768 with a unit each, 512 with several.
     Sums of two kinds wait in shared memory where a thread has three or four units of the longest rows.
     """
-    if units < LEAST_RING:
+    if units < LEAST_RING[kinds]:
         return None
     team = next(team for team, most in RING_TEAMS.items() if units <= most) if units <= max(RING_TEAMS.values()) else 0
     turns = -(-units // team) if team else MOST_TURNS
