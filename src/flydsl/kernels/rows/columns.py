@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 32, 16
 """Columns of a block, and threads for each of them."""
-AHEAD, FURTHER = 4, 8
-"""Rows that a thread reads at once: of rows that are read from memory, and of sums that are still in L2."""
+AHEAD = 4
+"""Rows that a thread reads at once."""
 SLICES, SLICE = 64, 8
 """Parts of the rows of a tall matrix at most, and rows of one at least."""
 THREADS = 128
@@ -71,14 +71,12 @@ def _sum_block(x: fx.Tensor, out: fx.Tensor, m: fx.Int32, n: fx.Int32, slots: fx
     at = fx.min(column, n - 1)
 
     def some(row: fx.Int32, sums: list[Value]) -> list[Value]:
-        rows = [row + i * HEIGHT for i in range(FURTHER)]
+        rows = [row + i * HEIGHT for i in range(AHEAD)]
         found = [wide(x[fx.min(r, m - 1), at]) for r in rows]
         return [a + (r < m).select(v, wide(0.0)) for a, r, v in zip(sums, rows, found, strict=True)]
 
-    sums = down(part, m, HEIGHT * FURTHER, [wide(0.0)] * FURTHER, some)
-    while len(sums) > 1:
-        sums = [a + b for a, b in zip(sums[::2], sums[1::2], strict=True)]
-    slots[fx.thread_idx.x] = sums[0]
+    sums = down(part, m, HEIGHT * AHEAD, [wide(0.0)] * AHEAD, some)
+    slots[fx.thread_idx.x] = (sums[0] + sums[1]) + (sums[2] + sums[3])
     fx.barrier()
 
     def finish() -> None:

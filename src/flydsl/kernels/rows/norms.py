@@ -234,7 +234,7 @@ def _form(op: str, rows: dict[str, HostArray | None], training: bool, centred: b
     if waiting is not None:
         form = _streamed(form, m * n * x.itemsize, x.itemsize)
     if form.cluster > 1:
-        # They have the registers they want: held to fewer, the compiler addressed shared memory of another block.
+        # They have the registers they want: held to 64, a kernel was seen to read shared memory of other blocks.
         form = known_form(form._replace(constant=True))
     elif centred and form.block == TWICE and form.turns > SOME_TURNS:
         form = known_form(form._replace(resident=2))
