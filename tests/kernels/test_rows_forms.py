@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from flydsl import kernels
-from flydsl.kernels.rows import norms
+from flydsl.kernels.rows import norms, softmax_entry
 from flydsl.kernels.rows.arrays import describe
 from flydsl.kernels.rows.form import Form, form_of, looped
 from flydsl.kernels.rows.largest.many import parts_of
@@ -268,6 +268,48 @@ def test_rules_of_norms():
 
     assert streamed(32768, "f4") and not streamed(32768, "f4", 2**20)
     assert not any(streamed(n, dtype) for n, dtype in ((32768, "f2"), (24576, "f4"), (32767, "f4")))
+
+
+def test_rules_of_many_rows(monkeypatch: pytest.MonkeyPatch):
+    """Threads of a block and units of each, blocks of a multiprocessor, and what is kept as it is or never written."""
+    monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cpu")
+    monkeypatch.setenv("FLYDSL_COMPILE_ARCH", "sm_90a")
+    memory = np.zeros(64, "f4")
+
+    def rows(n: int, dtype: str) -> dict[str, Any]:
+        kind = memory.view(dtype)
+        x = np.lib.stride_tricks.as_strided(kind, (2**26 // n, n), (n * kind.itemsize, kind.itemsize), writeable=False)
+        return {"x": x, "out": x}
+
+    def normed(n: int, centred: bool, dtype: str = "f2", weight: str = "") -> tuple[object, ...]:
+        kind = memory.view(weight or dtype)
+        w = np.lib.stride_tricks.as_strided(kind, (n,), (kind.itemsize,), writeable=False)
+        given = {**rows(n, dtype), "residual": None, "weight": w, "bias": w if centred else None, "summed": None}
+        form = norms._form("test", given, False, centred)  # pyright: ignore[reportPrivateUsage]
+        assert form is not None
+        return form.block, form.turns, form.resident, form.narrow, form.constant
+
+    def shared_out(n: int) -> tuple[int, int]:
+        form = softmax_entry._form("test", rows(n, "f2"), False)  # pyright: ignore[reportPrivateUsage]
+        assert form is not None
+        return form.block, form.turns
+
+    # Weights of short rows are constants of RMS norm, and so are those of rows that the blocks of a cluster share.
+    assert normed(768, False) == (64, 3, 0, False, True) and normed(768, True) == (64, 3, 0, False, False)
+    assert normed(262144, True, "f4") == (512, 16, 0, False, True)
+    assert normed(262144, False, "f4") == (512, 16, 0, False, True)
+    # Three blocks of 512 threads, where weights take no more registers than rows.
+    assert normed(13000, True) == normed(16384, False) == (512, 4, 3, True, False)
+    assert normed(13000, True, weight="f4") == (512, 4, 0, False, False)
+    # Rows that begin anywhere.
+    assert normed(4095, True) == (128, 4, 9, False, False) and normed(4095, False) == (128, 4, 0, False, False)
+    assert normed(6001, True) == (128, 6, 9, True, False) and normed(9001, True) == (256, 5, 5, True, False)
+    assert normed(12345, True) == normed(12345, False) == (256, 7, 4, True, False)
+    assert normed(5001, True) == (128, 5, 10, True, False) and normed(5001, True, "f4")[2:] == (0, False, False)
+    # Softmax looks at a row three times.
+    found = [shared_out(n) for n in (4096, 4288, 7168, 8192, 12800)]
+    assert found == [(128, 4), (128, 5), (128, 7), (256, 4), (256, 7)]
+    assert shared_out(14344) == (512, 4)
 
 
 def test_rules_of_ragged_rows():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl.expr.nvgpu.target import trace_target
 
 from .lines import either, unit_of, when, wide_of
 
@@ -28,6 +29,12 @@ def slices_of(m: int) -> int:
     return min(SLICES, -(-m // SLICE))
 
 
+def starts_early() -> bool:
+    """Whether a kernel may start before the one it depends on is done."""
+    target = trace_target()
+    return target is not None and target.has("dependent_launch")
+
+
 @flyc.jit
 def down(
     first: fx.Int32,
@@ -47,6 +54,8 @@ def column_sums_kernel(
 ):
     """Threads of a column take some rows each, in turn, then the first one adds what they have."""
     slots = fx.SharedAllocator().allocate(fx.Array[wide_of(x.dtype), WIDTH * HEIGHT, 16]).peek()
+    if fx.const_expr(starts_early()):
+        fx.nvgpu.griddepcontrol_wait()
     if fx.const_expr(y is not None and out_y is not None):
         either(
             fx.block_idx.y == 0, lambda: _sum_block(x, out, m, n, slots), lambda: _sum_block(y, out_y, m, n, slots)
@@ -95,7 +104,9 @@ def sum_columns(
     x, out = pairs[0]
     y, out_y = pairs[1] if len(pairs) > 1 else (None, None)
     grid = (fx.ceildiv(n, WIDTH), len(pairs))
-    column_sums_kernel(x, out, y, out_y, m, n).launch(grid=grid, block=WIDTH * HEIGHT, stream=stream)
+    column_sums_kernel(x, out, y, out_y, m, n).launch(
+        grid=grid, block=WIDTH * HEIGHT, stream=stream, pdl=starts_early()
+    )
 
 
 @flyc.kernel

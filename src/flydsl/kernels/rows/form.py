@@ -41,6 +41,12 @@ NARROW_BYTES = 16
 """What a unit takes in registers as it is; one of 16-bit elements takes twice as much while it is summed."""
 HELD_BYTES = 256
 """What a thread keeps of a row: half the registers it has in a block of 512 threads."""
+RING_THREADS = 512
+"""Threads of a multiprocessor that sum columns of rows with several units a thread."""
+RING_TEAMS = {128: 192, 256: 768, 512: 2048}
+"""Threads of a block that does, and the most units of its rows."""
+LEAST_RING, LEAST_CHUNKS = {1: 96, 2: 128}, 8
+"""Units of the shortest such rows for one or two kinds of sums, and units of a thread on their way at least."""
 RAGGED, ELEMENTS = 256, 16
 """Rows that begin anywhere and are so short that finding their units costs more than reading by the element; what a
 thread has of them."""
@@ -212,6 +218,35 @@ def in_a_ring(form: Form, m: int, n: int, size: int, kind: str, memory: int) -> 
     return None
 
 
+def gradients_in_a_ring(
+    form: Form, m: int, units: int, matrices: int, weight: bool, kinds: int, memory: int
+) -> Form | None:
+    """Rows of 16-bit units of as many `matrices`, of which a block that stays sums `kinds` columns; None: too short.
+
+    A multiprocessor has the threads that find registers for sums and a row: 768 with a unit each, 512 with several.
+    Sums of two kinds wait in shared memory where a thread has three or four units of the longest rows.
+    """
+    if units < LEAST_RING[kinds]:
+        return None
+    team = next(team for team, most in RING_TEAMS.items() if units <= most) if units <= max(RING_TEAMS.values()) else 0
+    turns = -(-units // team) if team else MOST_TURNS
+    if turns > SOME_TURNS or (kinds > 1 and team == MOST_THREADS // 2 and turns == FEW_TURNS):
+        return None
+    resident = (RING_THREADS if turns > 1 else RING_THREADS * 3 // 2) // team
+    pooled = kinds > 1 and team == MOST_THREADS // 2
+    narrow = not pooled and (turns > 3 or (turns > FEW_TURNS and kinds > 1))
+    room = (memory + KEPT_BYTES) // resident - 2 * KEPT_BYTES - 2 * team
+    room = room // UNIT_BYTES - turns * team * (weight + pooled * kinds * form.unit * 4 // UNIT_BYTES)
+    row, room = matrices * turns, room // team
+    ring = max(2 * row, LEAST_CHUNKS) if room >= max(2 * row, LEAST_CHUNKS) else min(room, row)
+    stays = resident * PROCESSORS
+    if ring < row or m < 4 * stays:
+        return None
+    return form._replace(
+        team=team, rows=1, turns=turns, narrow=narrow, pooled=pooled, resident=resident, ring=ring, stays=stays
+    )
+
+
 def looped(form: Form, m: int) -> Form:
     """The same for a kernel that writes no rows: a loop of few threads is faster than a block that holds a row."""
     if form.team <= LOOP_THREADS:
@@ -289,4 +324,4 @@ def _most(team: int, held: int) -> int:
     return (HELD_BYTES if team < MOST_THREADS else HELD_BYTES // 2) // held
 
 
-__all__ = ["Form", "form_of", "in_a_ring", "known_form", "looped", "two_blocks"]
+__all__ = ["Form", "form_of", "gradients_in_a_ring", "in_a_ring", "known_form", "looped", "two_blocks"]

@@ -74,7 +74,7 @@ def norm_rows_kernel(
         norm_row(lines, means, scales, eps, centred)
 
     if fx.const_expr(form.ring > 0):
-        Stay(form, x, m, n, {"weight": weight, "bias": bias}).over_rows(one, out=out)
+        Stay(form, {"x": x}, m, n, {"weight": weight, "bias": bias}).over_rows(one, out=out)
     else:
         one(Lines(form, row_of(form), m, n, x=x, residual=residual, weight=weight, bias=bias, out=out, summed=summed))
 

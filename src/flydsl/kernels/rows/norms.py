@@ -27,12 +27,15 @@ from .call import (
     rows_of,
 )
 from .form import (
+    FEW_TURNS,
     MANY_TURNS,
     MOST_THREADS,
     PROCESSORS,
     SOME_TURNS,
+    WARP,
     Form,
     form_of,
+    gradients_in_a_ring,
     in_a_ring,
     known_form,
     two_blocks,
@@ -47,6 +50,8 @@ PASSING_BYTES = 2**26
 """Rows that no cache holds until somebody else reads them: they leave it to weight and bias."""
 TWICE = 512
 """Threads of a block that a multiprocessor is to have two of, where registers would do for one and a half."""
+REGISTERS = 65536
+"""Of a multiprocessor."""
 RESIDENT = 512
 """Threads of a multiprocessor that find registers for sums of columns beside their rows."""
 HELD = 16
@@ -228,9 +233,14 @@ def _form(op: str, rows: dict[str, HostArray | None], training: bool, centred: b
         form = _with_vectors(form, n, x.itemsize)
     if waiting is not None:
         form = _streamed(form, m * n * x.itemsize, x.itemsize)
-    if centred and form.block == TWICE and form.turns > SOME_TURNS:
+    if form.cluster > 1:
+        # They have the registers they want: held to 64, a kernel was seen to read shared memory of other blocks.
+        form = known_form(form._replace(constant=True))
+    elif centred and form.block == TWICE and form.turns > SOME_TURNS:
         form = known_form(form._replace(resident=2))
     kind, one_size = "layer" if centred else "rms", all(v.itemsize == x.itemsize for v in given)
+    if waiting is not None and one_size:
+        form = _with_more_blocks(form, n, x.itemsize, centred)
     if waiting is not None and x.itemsize < 8:
         form = two_blocks(form, m, n, x.itemsize, kind, block_memory()) or form
     if found["residual"] is None and x.itemsize < 8 and one_size and has_clusters() and _beside(form, found):
@@ -252,6 +262,28 @@ def _with_vectors(form: Form, n: int, size: int) -> Form:
     if not form.turns or form.cluster > 1 or form.edges or 2 * n * size <= VECTORS_BYTES or crowded:
         return form
     return known_form(form._replace(constant=True, streamed=size == 4 and form.block == MOST_THREADS))
+
+
+def _with_more_blocks(form: Form, n: int, size: int, centred: bool) -> Form:
+    """More rows of a multiprocessor at once, by registers that the compiler would not save of itself."""
+    if form.unit == 1 or not form.turns or form.cluster > 1:
+        return form
+    if form.block == WARP and not centred:
+        # A weight that may be written to by others would wait for the stores of the row before.
+        return known_form(form._replace(constant=True))
+    if size != 2:
+        return form
+    longest = form.block == TWICE and form.turns == SOME_TURNS
+    if longest and not form.edges:
+        return known_form(form._replace(narrow=True, resident=3))
+    if longest:
+        turns = -(-(n // form.unit - bool(form.shifted)) // (TWICE // 2))
+        form = form._replace(team=TWICE // 2, turns=turns)
+    if longest or (form.edges and centred and 2 * WARP <= form.block < TWICE):
+        narrow = form.turns > SOME_TURNS
+        each = form.turns * 4 + 28 if narrow else form.turns * 8 + 24  # registers
+        form = form._replace(narrow=narrow, resident=REGISTERS // (each * form.block))
+    return known_form(form)
 
 
 def _streamed(form: Form, nbytes: int, size: int) -> Form:
@@ -415,9 +447,14 @@ def _way(op: str, rows: dict[str, HostArray | None], kinds: int) -> _Way:
     held = sum(v.itemsize for v in (dy, x, found["weight"], found["dsummed"]) if v is not None) + sums
     if kinds:
         # Sums stay with a thread, so that all rows are shared in the same way; the next row takes registers, too.
-        form = form_of(m, n, found, max(held, HELD), edges=False, few=False)
+        most = FEW_TURNS if x.itemsize == 4 and n % 4 == 0 else SOME_TURNS
+        form = form_of(m, n, found, max(held, HELD), edges=False, few=False, most=most)
         # Sums are matrices in one piece, so that they have units where rows have.
         more = ("dweights", "dbiases") if form.unit > 1 else ()
+        ring = _gradients_in_a_ring(form, m, n, found, kinds)
+        if ring is not None:
+            form = known_form(ring._replace(aligned=(*ring.aligned, *more)))
+            return _Way(form, form.stays, True, wide)
         if form.turns:
             resident = max(RESIDENT // form.block, 1)
             form = known_form(form._replace(aligned=(*form.aligned, *more), resident=resident))
@@ -428,6 +465,17 @@ def _way(op: str, rows: dict[str, HostArray | None], kinds: int) -> _Way:
     # Few rows have multiprocessors to spare; many are faster in loops.
     form = form_of(m, n, found, held - sums, clusters=m < PROCESSORS and has_clusters())
     return _Way(form, m * form.cluster if form.cluster > 1 else -(-m // form.rows), False, wide)
+
+
+def _gradients_in_a_ring(form: Form, m: int, n: int, found: dict[str, Array | None], kinds: int) -> Form | None:
+    """Many rows of 16-bit elements, where blocks stay anyway; None where the next row comes into registers."""
+    given = {name: v for name, v in found.items() if v is not None}
+    matrices = [v for v in given.values() if len(v.shape) == 2]
+    alike = len({v.dtype for v in matrices}) == 1 and all(v.itemsize == 2 for v in given.values())
+    if not has_clusters() or not alike or form.unit == 1 or set(given) != set(form.aligned):
+        return None
+    # dx is written, all others are read.
+    return gradients_in_a_ring(form, m, n // form.unit, len(matrices) - 1, "weight" in given, kinds, block_memory())
 
 
 def _pooled(m: int, n: int, found: dict[str, Array | None], kinds: int) -> Form | None:

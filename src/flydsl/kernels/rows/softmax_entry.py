@@ -25,12 +25,14 @@ from .call import (
     rows_in_place,
     rows_of,
 )
-from .form import PROCESSORS, Form, form_of, in_a_ring, two_blocks
+from .form import PROCESSORS, SOME_TURNS, Form, form_of, in_a_ring, two_blocks
 
 LONG_BYTES = 65536
 """Rows of 16-bit elements from which on shared memory is the better place; see `annotated.py`."""
 LONGER_BYTES = 114688
 """Rows of which a multiprocessor has no room for two."""
+TURNS = 7
+"""Units of a thread that are better than a larger team: a row is looked at in three passes."""
 PARKS = {7: 2, 8: 4}
 """Of so many units of a thread, those that wait in shared memory: found by trying (`benchmarks/row_forms.py`)."""
 
@@ -120,9 +122,11 @@ def _form(op: str, rows: dict[str, HostArray], log: bool) -> Form | None:
     x = found["x"]
     assert x is not None
     m, n = x.shape
-    form = form_of(m, n, found, max(x.itemsize, 4), clusters=has_clusters(), parks=parks(PARKS), longest=12)
+    waiting = parks(PARKS)
+    most = SOME_TURNS if waiting is None else TURNS
+    form = form_of(m, n, found, max(x.itemsize, 4), clusters=has_clusters(), most=most, parks=waiting, longest=12)
     better = None
-    if x.itemsize < 8 and parks(PARKS) is not None and len(form.aligned) == 2:
+    if x.itemsize < 8 and waiting is not None and len(form.aligned) == 2:
         better = two_blocks(form, m, n, x.itemsize, "softmax", block_memory())
         if better is None and has_clusters():
             better = in_a_ring(form, m, n, x.itemsize, "softmax", block_memory())

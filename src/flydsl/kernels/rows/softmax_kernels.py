@@ -112,7 +112,7 @@ def softmax_rows_kernel(
     x: fx.Tensor, out: fx.Tensor, m: fx.Int32, n: fx.Int32, log: fx.Constexpr[bool], form: fx.Constexpr[Form]
 ):
     if fx.const_expr(form.ring > 0):
-        Stay(form, x, m, n, {}).over_rows(lambda lines: softmax_row(lines, log), out=out)
+        Stay(form, {"x": x}, m, n, {}).over_rows(lambda lines: softmax_row(lines, log), out=out)
     else:
         softmax_row(Lines(form, row_of(form), m, n, x=x, out=out), log)
 

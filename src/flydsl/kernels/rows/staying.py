@@ -8,7 +8,7 @@ added to it is read from memory once by each block, not with every row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 import flydsl.compiler as flyc
@@ -58,23 +58,33 @@ class StayingLines(Lines):
         """What the thread has of arrays at the edge of the row, if there are edges."""
         return [self._raw(name, at, None) for name in names for at in self._edge()]
 
-    def take_edge(self, name: str, values: Sequence[Value]) -> None:
+    def take_edge(self, values: Sequence[Value], *names: str) -> None:
         """Use what was read there before."""
-        self._kept.update({(name, cast(int, at.key)): v for at, v in zip(self._edge(), values, strict=True)})
+        keys = [(name, cast(int, at.key)) for name in names for at in self._edge()]
+        self._kept.update(zip(keys, values, strict=True))
 
 
 class Stay:
-    """What a block keeps from row to row."""
+    """What a block keeps from row to row; the rows of several matrices come through the ring one after the other."""
 
-    def __init__(self, form: Form, x: fx.Tensor, m: fx.Int32, n: fx.Int32, vectors: dict[str, fx.Tensor | None]):
+    def __init__(
+        self,
+        form: Form,
+        rows: dict[str, fx.Tensor | None],
+        m: fx.Int32,
+        n: fx.Int32,
+        vectors: dict[str, fx.Tensor | None],
+    ):
         nv = fx.nvgpu
-        self.form, self.x, self.m, self.n = form, x, m, n
-        self.vectors = {name: v for name, v in vectors.items() if v is not None}
+        self.form, self.m, self.n = form, m, n
+        self.rows, self.vectors = ({name: t for name, t in some.items() if t is not None} for some in (rows, vectors))
+        dtype = next(iter(self.rows.values())).dtype
+        self.chunks, self._waited = form.turns * len(self.rows), False
         self.shared = fx.SharedAllocator()
         self.first, self.step = fx.block_idx.x // form.cluster, fx.grid_dim.x // form.cluster
         self.begin = nv.cluster.rank() * form.block if form.cluster > 1 else fx.Int32(0)
         self.full = nv.MBarrier(self.shared.allocate(fx.Array[fx.Int64, form.ring + 3, 8]).peek().ptr)
-        base, unit = fx.get_dyn_shared(x.dtype), form.unit
+        base, unit = fx.get_dyn_shared(dtype), form.unit
         wide, chunks = _vector_units(form), form.turns * len(self.vectors)
         self.kept = fx.make_view(base, fx.make_layout((unit, wide, max(chunks, 1)), (1, unit, wide * unit)))
         size = form.block * unit
@@ -98,13 +108,13 @@ class Stay:
             for i in range(form.ring + 1):
                 self.full[i].init(1)
             for i in range(2 if form.cluster > 1 else 0):
-                self.full[form.ring + 1 + i].init(1 + form.cluster)
+                self.full[form.ring + 1 + i].init(form.cluster)
             fx.nvgpu.fence_mbarrier_init()
 
         def bring() -> None:
             for number in range(form.ring):
-                ahead, turn = divmod(number, form.turns)
-                self._bring(self.first + ahead * self.step, turn, fx.Int32(number))
+                ahead, chunk = divmod(number, self.chunks)
+                self._bring(self.first + ahead * self.step, chunk, fx.Int32(number))
             if not self.vectors:
                 return
             most = _vector_units(form)
@@ -148,12 +158,14 @@ class Stay:
 
         when(count > 0, copy)
 
-    def _bring(self, row: fx.Int32, turn: int, stage: fx.Int32) -> None:
+    def _bring(self, row: fx.Int32, chunk: int, stage: fx.Int32) -> None:
         """Start the copy of a chunk of a row, if there is such a row."""
         form = self.form
+        which, turn = divmod(chunk, form.turns)
+        matrix = list(self.rows.values())[which]
 
         def bring() -> None:
-            line = self.x[row, None]
+            line = matrix[row, None]
             head, body = units_within(form, line, self.n)
             count, barrier = self._units(turn, body, form.block), self.full[stage]
             barrier.expect_tx(count * UNIT_BYTES)
@@ -161,6 +173,15 @@ class Stay:
             self._copy(line, head, turn, self.ring[None, None, stage], barrier, count, evict)
 
         when(row < self.m, bring)
+
+    def await_vectors(self) -> None:
+        """Wait for the vectors before the first row: otherwise threads do it when they meet, and read them later."""
+        self._await_vectors()
+        self._waited = True
+
+    def _await_vectors(self) -> None:
+        if self.vectors and not self._waited:
+            self.full[self.form.ring].wait(0)
 
     def vector(self, name: str, turn: int, body: fx.Int32) -> list[fx.Vector]:
         """The thread's unit of a vector, or the two that its unit of a row of `body` units lies across."""
@@ -180,19 +201,22 @@ class Stay:
         return fx.min(thread, fx.max(count - 1, 0)), chunk
 
     def _read(self, body: fx.Int32, stage: fx.Int32, phase: fx.Int32) -> list[Value]:
-        """The thread's units of a row, the first of which lies at `stage` of the ring."""
+        """The thread's units of a row of each matrix, the first of which lies at `stage` of the ring."""
         found: list[Value] = []
-        for turn in range(self.form.turns):
-            at, parity = self._further(stage, phase, turn)
+        first = stage
+        for chunk in range(self.chunks):
+            at, parity = self._further(stage, phase, chunk)
+            turn = chunk % self.form.turns
+            first = at if turn == 0 else first
             self.full[at].wait(parity)
-            thread, chunk = self._place(turn, body, at, stage)
-            found.append(self.ring[None, thread, chunk].load())
+            thread, place = self._place(turn, body, at, first)
+            found.append(self.ring[None, thread, place].load())
         return found
 
     def _further(self, stage: fx.Int32, phase: fx.Int32, count: int) -> tuple[fx.Int32, fx.Int32]:
         """So many chunks further on in the ring."""
         at, ring = stage + count, self.form.ring
-        if count < self.form.turns and ring % self.form.turns == 0:
+        if count < self.chunks and ring % self.chunks == 0:
             return at, phase
         again = at >= ring
         return again.select(at - ring, at), again.select(1 - phase, phase)
@@ -210,19 +234,21 @@ class Stay:
             fx.make_view(place, fx.make_layout((WORDS, count, 2), (1, WORDS, WORDS * count)))
             for place, count in ((self.left, own), (self.found, warps))
         )
-        mine = left if several else found
+        rank = fx.nvgpu.cluster.rank() if several else fx.Int32(0)
 
         def leave() -> None:
             words = [*values, *[fx.Float32(0.0)] * (WORDS - len(values))]
-            mine[None, thread // lanes, turn].store(fx.Vector.from_elements(words, fx.Float32))
+            unit = fx.Vector.from_elements(words, fx.Float32)
+            found[None, rank * own + thread // lanes, turn].store(unit)
             if several:
+                left[None, thread // lanes, turn].store(unit)
                 fx.nvgpu.fence_proxy_async()
 
         when(thread % lanes == 0, leave)
         fx.barrier()
         if several:
             # A barrier of the cluster would wait for all that was stored, and forget the caches.
-            here, rank = self.full[form.ring + 1 + turn], fx.nvgpu.cluster.rank()
+            here = self.full[form.ring + 1 + turn]
             place = fx.make_view(
                 fx.get_iter(found), fx.make_layout((WORDS * own, form.cluster, 2), (1, WORDS * own, WORDS * warps))
             )
@@ -235,14 +261,14 @@ class Stay:
                 fx.nvgpu.bulk_send(source[None, turn], place[None, rank, turn], here, to, nbytes=own * UNIT_BYTES)
                 here.arrive_remote(to)  # all that this block has read is behind it
 
-            when(thread == 0, lambda: here.expect_tx(warps * UNIT_BYTES))
-            when((thread % lanes == 0) & (thread < form.cluster * lanes), send)
+            when(thread == 0, lambda: here.expect_tx((warps - own) * UNIT_BYTES))
+            sends = (thread % lanes == 0) & (thread < form.cluster * lanes)
+            when(sends & (thread // lanes != rank), send)
             release()
             here.wait(number // 2 % 2)
         else:
             release()
-        if self.vectors:
-            self.full[form.ring].wait(0)
+        self._await_vectors()
         width = min(warps, lanes)
         lane = thread % width
         units = [found[None, lane + i * width, turn].load() for i in range(warps // width)]
@@ -250,11 +276,33 @@ class Stay:
 
     def over_rows(self, work: Callable[[StayingLines], None], **arrays: fx.Tensor | None) -> None:
         """`work` on each row."""
+
+        def alone(lines: StayingLines, _: Sequence[Value], values: list[Value]) -> list[Value]:
+            work(lines)
+            return values
+
+        self.fold_rows([], alone, arrays)
+
+    def fold_rows(
+        self,
+        values: Sequence[Value],
+        work: Callable[[StayingLines, Sequence[Value], list[Value]], list[Value]],
+        arrays: Mapping[str, fx.Tensor | None],
+        ask: Callable[[fx.Int32], list[Value]] | None = None,
+    ) -> list[Value]:
+        """Values carried from row to row; `work` also gets what was read of its row by `ask`, with the row before."""
         form = self.form
-        ahead, first = divmod(form.ring, form.turns)
+        ahead, first = divmod(form.ring, self.chunks)
 
         def lines_of(row: fx.Int32, meet: Meeting | None = None) -> StayingLines:
-            return StayingLines(self, row, meet, x=self.x, **self.vectors, **arrays)
+            return StayingLines(self, row, meet, **self.rows, **self.vectors, **arrays)
+
+        def asked(row: fx.Int32) -> tuple[list[Value], list[Value]]:
+            return lines_of(row).edge(*self.rows), [] if ask is None else ask(row)
+
+        edge, given = asked(fx.min(self.first, self.m - 1))
+        begin = 3 + len(edge)
+        end = begin + len(given)
 
         def one(row: fx.Int32, carried: Sequence[Value]) -> list[Value]:
             stage, phase, number = (cast("fx.Int32", v) for v in carried[:3])
@@ -262,26 +310,27 @@ class Stay:
             def release() -> None:
                 def bring() -> None:
                     # What comes into the places of this row: the rest of a row that has begun, and of the next one.
-                    for i in range(form.turns):
-                        more, which = divmod(first + i, form.turns)
+                    for i in range(self.chunks):
+                        more, which = divmod(first + i, self.chunks)
                         self._bring(row + (ahead + more) * self.step, which, self._further(stage, phase, i)[0])
 
                 when(fx.thread_idx.x == 0, bring)
 
             lines = lines_of(row, lambda values: self._meet(values, number, release))
             # What lies at edges comes from memory: of the row with the row before, of vectors before they are needed.
-            lines.take_edge("x", carried[3:])
+            lines.take_edge(carried[3:begin], *self.rows)
             further = row + self.step
-            coming = lines_of((further < self.m).select(further, row)).edge("x")
+            coming = asked((further < self.m).select(further, row))
             lines.edge(*self.vectors)
-            lines.take(self._read(lines.body, stage, phase), "x")
-            work(lines)
-            return [*self._further(stage, phase, form.turns), number + 1, *coming]
+            lines.take(self._read(lines.body, stage, phase), *self.rows)
+            made = work(lines, carried[begin:end], list(carried[end:]))
+            return [*self._further(stage, phase, self.chunks), number + 1, *coming[0], *coming[1], *made]
 
-        start = [*[fx.Int32(0)] * 3, *lines_of(self.first).edge("x")]
-        _over_rows(self.first, self.m, self.step, start, one)
+        start = [*[fx.Int32(0)] * 3, *edge, *given, *values]
+        found = _over_rows(self.first, self.m, self.step, start, one)
         if form.cluster > 1:
             fx.nvgpu.cluster.sync()  # nobody leaves while its values are on their way
+        return found[end:]
 
 
 @flyc.jit
