@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
 
+from flydsl.config import environment_version
 from flydsl.errors import DSLTypeError, DSLValueError
 
 if TYPE_CHECKING:
@@ -111,8 +111,8 @@ def type_name(x: object) -> str:
 
 
 def environment_key() -> tuple[object, ...]:
-    """What of the environment a decision depends on."""
-    return os.environ.get("FLYDSL_COMPILE_BACKEND"), os.environ.get("FLYDSL_COMPILE_ARCH")
+    """What of the environment a decision depends on: any of several variables may name the target."""
+    return (environment_version(),)
 
 
 def array_key(x: HostArray | None) -> object:

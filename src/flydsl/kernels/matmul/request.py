@@ -49,7 +49,7 @@ class Request(NamedTuple):
     """Rows of the result are the same bits whatever rows are beside them."""
     precision: str = "ieee"
     scale_out: Array | None = None
-    """What results of 8 bits are to be multiplied with."""
+    """What results of 8 bits are divided by."""
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias, cast
 
-from ...matmul.arrays import Array, HostArray, address, array_key, describe, empty, in_line, is_torch, packed
+from ...matmul.arrays import (
+    Array,
+    HostArray,
+    address,
+    array_key,
+    describe,
+    empty,
+    environment_key,
+    in_line,
+    is_torch,
+    packed,
+)
 from ...matmul.calls import Target
 from ...matmul.entry import target_of
 from ...matmul.request import check_apart
@@ -82,8 +92,7 @@ def mla_decode(
     """
     key = (
         array_key(q), array_key(kv), dv, causal, scale, array_key(block_table), array_key(seqlens_k),
-        array_key(descale), array_key(out), os.environ.get("FLYDSL_COMPILE_BACKEND"),
-        os.environ.get("FLYDSL_COMPILE_ARCH"),
+        array_key(descale), array_key(out), *environment_key(),
     )  # fmt: skip
     known = _decided.get(key)
     if known is None:
