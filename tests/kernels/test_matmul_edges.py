@@ -121,3 +121,10 @@ def test_copies_of_groups(rng: np.random.Generator):
             assert tile.n % (8 * many) == 0 and many % least == 0 and many <= 4
             assert -columns % (tile.n // many) <= -columns % (tile.n // least)
     assert boxes_in_groups(Tile(128, 192, 2, cluster=2, shares="either"), 200, "k") == 4
+
+
+def test_weights_are_asked_for_by_most_multiprocessors():
+    """Of few rows: a pair of them gets no more from memory than one alone, so 80 blocks are no better than 40."""
+    for m, n, k in ((32, 11008, 4096), (32, 5120, 5120), (16, 12288, 4096)):
+        chosen = candidates(Problem(m, n, k, 1, 16, 2, "k", "k", False, 132))[0]
+        assert chosen.blocks > 110, (m, n, k, chosen)
