@@ -35,11 +35,11 @@ PEAK, BANDWIDTH = 989e12, 4.8e12
 FP8 = torch.float8_e4m3fn
 
 FP8_TILES = {
-    64: [(128, 3, 2, 1, "early"), (128, 3, 2, 1, "")],
-    128: [(128, 2, 2, 1, "early"), (128, 2, 2, 1, ""), (224, 2, 2, 1, "early")],
+    64: [(128, 3, 3, 0, "apart ones"), (128, 3, 2, 1, "early"), (128, 3, 2, 1, "")],
+    128: [(128, 3, 3, 0, "apart ones"), (128, 2, 3, 0, "apart ones"), (128, 3, 3, 0, "apart"), (128, 2, 2, 1, "early")],
     256: [(128, 2, 2, 0, ""), (128, 2, 2, 1, "early")],
 }  # fmt: skip
-"""Keys of a step, consumers, stages, whether they take turns; late rescaling, early waits."""
+"""Keys of a step, consumers, stages, whether they take turns; late rescaling, early waits, steps' own sums, ones."""
 HALF_TILES = {
     64: [(128, 3, 2, 1, "early"), (128, 3, 2, 1, "")],
     128: [(128, 2, 2, 1, "early"), (128, 2, 2, 1, "")],
@@ -69,8 +69,9 @@ def tiles(kind: str, d: int) -> dict[str, Tile]:
     found = {}
     for n, consumers, stages, turns, words in (FP8_TILES if kind == "fp8" else HALF_TILES)[d]:
         tile = Tile(
-            d, d, n, consumers, stages, bool(turns), 1 if kind == "fp8" else 2, "lazy" in words, "early" in words
-        )
+            d, d, n, consumers, stages, bool(turns), 1 if kind == "fp8" else 2,
+            *(word in words for word in ("lazy", "early", "apart", "ones")),
+        )  # fmt: skip
         assert problem(tile) is None, problem(tile)
         found[f"{64 * consumers}x{n} s{stages}{' pp' if turns else ''} {words}".strip()] = tile
     return found

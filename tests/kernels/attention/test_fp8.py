@@ -8,7 +8,8 @@ import torch
 
 from flydsl.kernels import attention
 from flydsl.kernels.attention import calls, entry
-from flydsl.kernels.attention.tile import Form, Tile
+from flydsl.kernels.attention.plan import tile_for, tile_for_few
+from flydsl.kernels.attention.tile import Form, Tile, problem
 from flydsl.kernels.attention.values import key_at
 
 from .oracle import compare, oracle, random
@@ -28,10 +29,12 @@ def small(monkeypatch: pytest.MonkeyPatch, emulate):
 
     def tile(d: int, dv: int, form: Form, queries: int, size: int) -> Tile:
         # As many keys as no vector of a machine has elements.
-        return Tile(d, dv, 96 if form.right else 32, 2, size=size, lazy=not form.right, early=True)
+        if form.left or form.packed_q:
+            return Tile(d, dv, 96 if form.right else 32, 2, size=size, lazy=not form.right, early=True)
+        return Tile(d, dv, 96 if form.right else 32, 3, 2, False, size, apart=True, ones=True)
 
     monkeypatch.setattr(calls, "tile_for", tile)
-    monkeypatch.setattr(calls, "tile_for_few", lambda d, dv, page, size: Tile(d, dv, 32, 1, size=size))
+    monkeypatch.setattr(calls, "tile_for_few", lambda d, dv, page, size: Tile(d, dv, 32, 1, 2, False, size, apart=True))
     entry._decided.clear()
     yield
     entry._decided.clear()
@@ -74,6 +77,26 @@ def test_on_tensor_cores(more, rng: np.random.Generator, small):
     near(found, *(grown(x, f) for x, f in zip((q, k, v), factors, strict=True)), sinks=sinks, **more)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("causal", [False, True])
+def test_sums_of_ones(
+    sign: int, causal: bool, rng: np.random.Generator, small, monkeypatch: pytest.MonkeyPatch
+):  # fmt: skip
+    """Without a result for them, sums of weights are products; scores may be negative all of them."""
+    monkeypatch.setattr(calls, "splits_for", lambda *numbers: 1)
+    q, k, v = bytes_of(rng, 1, 200, 2, 32), bytes_of(rng, 1, 300, 1, 32), bytes_of(rng, 1, 300, 1, 80)
+    q, k = q.float().abs().to(FP8), (sign * k.float().abs()).to(FP8)
+    out = attention(q, k, v, causal=causal)
+    assert isinstance(out, torch.Tensor)
+    want, _, _ = oracle(q.float(), k.float(), v.float(), causal=causal)
+    assert (out.double() - want).norm() <= 0.04 * want.norm()
+    # What is lost by rounding is missing in both sums: the mean of values stays.
+    ones = torch.ones(1, 300, 1, 80).to(FP8)
+    torch.testing.assert_close(
+        attention(q, k, ones, causal=causal), torch.ones(1, 200, 2, 80).bfloat16(), rtol=0, atol=0
+    )
+
+
 @pytest.mark.parametrize("page", [0, 8])
 def test_lengths_and_pages(page: int, rng: np.random.Generator, small):
     """What lies behind a sequence is not seen, not even if it is none."""
@@ -102,6 +125,40 @@ def test_packed(rng: np.random.Generator, small):
     out, lse = attention(q, k, v, causal=True, cu_seqlens_q=starts, cu_seqlens_k=starts, return_lse=True)
     for some in (slice(0, 50), slice(50, 125)):
         near((out[None, some], lse[None, :, some]), *(x[None, some].float() for x in (q, k, v)), causal=True)
+
+
+def test_sums_of_steps_are_apart():
+    """Tensor cores keep 14 bits: 65536 equal values had a mean of half of what they are."""
+    for d in (32, 64, 128):
+        for queries, consumers in ((64, 1), (128, 2), (192, 3), (256, 2), (1024, 3), (4096, 3)):
+            tile = tile_for(d, d, Form(), queries, 1)
+            assert (tile.consumers, tile.apart, tile.ones) == (consumers, True, True)
+            assert not tile.without_ones.ones and tile.without_ones.apart
+            assert tile_for(d, d, Form(dropout=True), queries, 1)[3] == min(consumers, 1 if queries <= 64 else 2)
+        assert tile_for_few(d, d, 0, 1).apart and not tile_for_few(d, d, 0, 2).apart
+    assert not tile_for(256, 256, Form(), 4096, 1).apart
+
+
+def test_parts_of_columns():
+    tile = Tile(64, 80, 32, 3, 2, False, 1, apart=True, ones=True)
+    assert tile.parts == [(0, 64), (64, 24)] and tile.without_ones.parts == [(0, 64), (64, 16)]
+    assert Tile(64, 80, 32).parts == [(0, 80)]
+    # Results behind the values lie where a swizzle begins.
+    assert tile.room % 1024 == 0 and tile.room >= 2 * 32 * 88
+
+
+@pytest.mark.parametrize(
+    ("tile", "words"),
+    [
+        (Tile(64, 64, 32, size=1, apart=True), "no turns"),
+        (Tile(64, 64, 32, pingpong=False, size=1, early=True, apart=True), "no early waits"),
+        (Tile(64, 64, 32, pingpong=False, size=1, lazy=True, apart=True), "rescaled always"),
+        (Tile(64, 64, 32, pingpong=False, size=1, ones=True), "steps are apart"),
+        (Tile(64, 64, 32, pingpong=False, size=2, apart=True, ones=True), "ones are for bytes"),
+    ],
+)
+def test_tiles_that_are_none(tile: Tile, words: str):
+    assert words in (problem(tile) or "")
 
 
 def test_factors_of_heads_by_threads(rng: np.random.Generator, emulate):

@@ -149,6 +149,9 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
             lse = scratch(given.out, "attention heights", splits * lines, "float32", stream)
             steps_out = (r.dv, longest_q * r.dv, heads * longest_q * r.dv)
             split_strides, kind, sinks = (lines * r.dv, lines), form_of_parts, None
+        if lse is not None:
+            # It is to be what exact weights give.
+            cut = cut.without_ones
         tiles = units * splits
         together = heads_together(longest_k, r.d, r.dv, heads, r.kv_heads, r.batches, form) if splits == 1 else 1
         counters = scratch(given.out, "attention", 2, "int32", stream, zero=True) if form.dynamic else None

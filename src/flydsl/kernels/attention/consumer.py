@@ -10,7 +10,7 @@ import flydsl.expr as fx
 
 from ..matmul.hopper_out import swizzle
 from .dropout import Drop, in_columns
-from .softmax import LN2, LOG2E, Scale, look, over_quad, rescale, rescale_if_needed, weigh
+from .softmax import LN2, LOG2E, Scale, look, of_rows, over_quad, rescale, rescale_if_needed, weigh
 from .tile import Form, Tile, span
 from .walk import Numbers, Places, Work
 
@@ -47,6 +47,16 @@ class Factors(NamedTuple):
     places: Places
 
 
+class Part(NamedTuple):
+    """Columns of the values that are multiplied together."""
+
+    mma: fx.TiledMma
+    values: fx.Tensor
+    step: fx.Tensor
+    """Where a step's own sums are; if they are not apart, where all of them are."""
+    sums: fx.Tensor
+
+
 class Consumer(NamedTuple):
     """What a warpgroup that multiplies works with."""
 
@@ -57,16 +67,17 @@ class Consumer(NamedTuple):
     member: fx.Int32
     consumer: fx.Int32
     scores_mma: fx.TiledMma
-    values_mma: fx.TiledMma
     queries: fx.Tensor
     keys: fx.Tensor
-    values: fx.Tensor
+    parts: list[Part]
     scores: fx.Tensor
     weights: list[fx.Tensor]
     """An operand for each instruction: a single tensor would be cut element by element where no vector is as long."""
     sums: fx.Tensor
     highest: fx.Tensor
     total: fx.Tensor
+    factors: fx.Tensor
+    """What earlier sums count, once those of the step come that weights are there for."""
     pipe_k: Pipe
     pipe_v: Pipe
     base_v: fx.Pointer
@@ -122,11 +133,20 @@ def multiply_keys(me: Consumer, stage: fx.Int32) -> None:
     fx.nvgpu.wgmma_commit()
 
 
-def multiply_values(me: Consumer, stage: fx.Int32) -> None:
+def multiply_values(me: Consumer, stage: fx.Int32, part: Part) -> None:
     """Issue a step's sums."""
     for k in range(me.tile.n // me.tile.depth):
-        fx.gemm(me.values_mma, me.sums, me.weights[k][None, None, 0], me.values[None, None, k, stage], me.sums)
+        anew = me.tile.apart and k == 0
+        mma = part.mma.set_value("accumulate", fx.Int32(0)) if anew else part.mma
+        fx.gemm(mma, part.step, me.weights[k][None, None, 0], part.values[None, None, k, stage], part.step)
     fx.nvgpu.wgmma_commit()
+
+
+def add_step(me: Consumer, part: Part) -> None:
+    """A step's own sums to those before it."""
+    values = part.step.load()
+    factors = of_rows(me.factors[0], me.factors[1], values.numel).reshape(values.shape)
+    part.sums.store(fx.fma(part.sums.load(), factors, values))
 
 
 def converted(me: Consumer) -> list[fx.Vector]:
@@ -203,7 +223,8 @@ def begin(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Place
     if fx.const_expr((me.form.packed_k or me.form.used_k) and not (me.tile.fp8 or me.form.by_threads)):
         clear_values(me, work, index, stage_v, phase_v)
     turn = look(me.scores, me.highest, me.scale, first=True, masked=True, lift=lift_of(me.tile))
-    weigh(me.scores, me.total, me.scale, turn, first=True)
+    me.factors[0], me.factors[1] = turn.factors
+    weigh(me.scores, None if me.tile.ones else me.total, me.scale, turn, first=True)
     thin(me, work, top, index)
     keep(me, converted(me))
     stage, phase = after(stage, phase, me.tile.stages)
@@ -238,6 +259,8 @@ def after(stage: fx.Int32, phase: fx.Int32, stages: int) -> tuple[fx.Int32, fx.I
 def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Place, masked: bool):
     """A step's weights, while the sums of the one before are computed."""
     nv, tile = fx.nvgpu, me.tile
+    if fx.const_expr(tile.apart):
+        return advance_apart(me, work, top, index, place, masked)
     stage, phase, stage_v, phase_v = place
     turns = tile.pingpong and tile.consumers > 1
     fx.ktrace.range_push("wait full")
@@ -248,7 +271,7 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
     fx.ktrace.range_push("multiply")
     multiply_keys(me, stage)
     wait_full(me.pipe_v, stage_v, phase_v, me.form)
-    multiply_values(me, stage_v)
+    multiply_values(me, stage_v, me.parts[0])
     following = nv.named_barrier((me.consumer == tile.consumers - 1).select(fx.Int32(1), me.consumer + 2), 256)
     if fx.const_expr(turns and not tile.early):
         following.arrive()
@@ -295,12 +318,43 @@ def advance(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Pla
 
 
 @flyc.jit
+def advance_apart(me: Consumer, work: Work, top: fx.Int32, index: fx.Int32, place: Place, masked: bool):
+    """The sums of the step before, then a step's weights: scores take the registers that a step's sums had."""
+    tile = me.tile
+    stage, phase, stage_v, phase_v = finish(me, place)
+    fx.ktrace.range_push("wait full")
+    wait_full(me.pipe_k, stage, phase, me.form)
+    fx.ktrace.range_pop()
+    fx.ktrace.range_push("multiply")
+    multiply_keys(me, stage)
+    fx.nvgpu.wgmma_wait(0, me.scores)
+    fx.ktrace.range_pop()
+    if me.member == 0:
+        me.pipe_k.empty[stage].arrive()
+    fx.ktrace.range_push("softmax")
+    cap(me)
+    if fx.const_expr(masked):
+        mask(me, work, top, index)
+    turn = look(me.scores, me.highest, me.scale, first=False, masked=masked, lift=lift_of(tile))
+    me.factors[0], me.factors[1] = turn.factors
+    weigh(me.scores, None if tile.ones else me.total, me.scale, turn, first=False)
+    thin(me, work, top, index)
+    keep(me, converted(me))
+    fx.ktrace.range_pop()
+    stage, phase = after(stage, phase, tile.stages)
+    return Place(stage, phase, stage_v, phase_v)
+
+
+@flyc.jit
 def finish(me: Consumer, place: Place):
-    """The last step's sums."""
+    """The sums of the last step that has weights."""
     stage, phase, stage_v, phase_v = place
     wait_full(me.pipe_v, stage_v, phase_v, me.form)
-    multiply_values(me, stage_v)
-    fx.nvgpu.wgmma_wait(0, me.sums)
+    for part in me.parts:
+        multiply_values(me, stage_v, part)
+        fx.nvgpu.wgmma_wait(0, part.step)
+        if fx.const_expr(me.tile.apart):
+            add_step(me, part)
     if me.member == 0:
         me.pipe_v.empty[stage_v].arrive()
     stage_v, phase_v = after(stage_v, phase_v, me.tile.stages)
@@ -315,7 +369,10 @@ def finalize(
     numbers, dtype = me.numbers, out.dtype
     factors: list[fx.Float32] = []
     for r in fx.range_constexpr(2):
-        total = over_quad(me.total[r], lambda a, b: a + b) * 2.0 ** -lift_of(me.tile)
+        if fx.const_expr(me.tile.ones):
+            total = me.sums[(0, r, me.tile.dv // 8), 0, 0] * 2.0 ** -lift_of(me.tile)
+        else:
+            total = over_quad(me.total[r], lambda a, b: a + b) * 2.0 ** -lift_of(me.tile)
         height = me.highest[r] * me.scale.factor
         none = total == 0.0
         weight = fx.Float32(1.0)
@@ -338,8 +395,11 @@ def finalize(
                 line = line + fx.Int64(work.split) * numbers.lse_split
                 cast("fx.Pointer", lse)[line + (work.first_query + row)] = found
     rescale(me.sums, (factors[0], factors[1]))
-    result = fx.make_rmem_tensor(me.sums.layout, dtype)
-    result.store(me.sums.load().to(dtype))
+    result = fx.make_rmem_tensor(fx.make_layout(((2, 2, me.tile.dv // 8), 1, 1), ((1, 2, 4), 0, 0)), dtype)
+    found = me.sums.load().reshape(me.tile.columns // 2)
+    if fx.const_expr(me.tile.ones):
+        found = found.shuffle(found, list(range(me.tile.dv // 2)))
+    result.store(found.to(dtype).reshape(result.shape.unpack()))
     if fx.const_expr(me.form.engine):
         store_by_engine(me, result, work)
     else:

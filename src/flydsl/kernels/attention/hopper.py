@@ -21,7 +21,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from ..matmul.hopper_out import swizzle
-from .consumer import Consumer, Factors, Pipe, Place, advance, begin, finalize, finish, with_factors
+from .consumer import Consumer, Factors, Part, Pipe, Place, advance, begin, finalize, finish, with_factors
 from .dropout import Drop
 from .fetching import Source, copy_rows, fetch, fetch_pages, load_map, turned_map
 from .softmax import Scale
@@ -64,7 +64,7 @@ def attention_kernel(
     base_q = fx.get_dyn_shared(dtype)
     base_k = base_q + tile.m * tile.d
     base_v = base_k + stages * tile.n * tile.d
-    base_out = fx.recast_iter(out.dtype, base_v + stages * tile.n * tile.dv)
+    base_out = fx.recast_iter(out.dtype, base_v + tile.room)
     after = fx.recast_iter(fx.Int64, base_out + (tile.m * tile.dv if form.engine else 0))
     full_q = nv.MBarrier(after)
     empty_q, full_k = full_q[1], full_q[2]
@@ -89,6 +89,8 @@ def attention_kernel(
             turns.full[s].init(1)
             turns.empty[s].init(128 * tile.consumers)
         nv.fence_mbarrier_init()
+    if fx.const_expr(tile.ones):
+        fill_ones(base_v, tid, tile)
     fx.barrier()
 
     if fx.const_expr(form.split):
@@ -127,7 +129,7 @@ def attention_kernel(
                     for i in range(high - low):
                         step = high - 1 - i
                         row = work.first_key + step * tile.n
-                        place_k, place_v = base_k + stage * (tile.n * tile.d), base_v + stage * (tile.n * tile.dv)
+                        place_k, place_v = base_k + stage * (tile.n * tile.d), base_v + stage * (tile.n * tile.columns)
                         fx.ktrace.range_push("wait empty")
                         empty_k[stage].wait(phase)
                         fx.ktrace.range_pop()
@@ -163,7 +165,7 @@ def attention_kernel(
                             if tid == 0:
                                 line = kv_head * numbers.value_steps + first_step(work, tile.n, numbers, form.packed_k)
                                 width = span(tile.n, 1)
-                                fetch_turned(map_v, place_v, full_v[stage], line + step, tile.n, tile.dv, width)
+                                fetch_turned(map_v, place_v, full_v[stage], line + step, tile.n, tile.columns, width)
                         elif fx.const_expr(form.page):
                             fetch_pages(
                                 map_v, place_v, full_v[stage], row, kv_head, work, table, numbers, tile, form, tile.dv
@@ -199,22 +201,26 @@ def attention_kernel(
         scores_mma = fx.make_tiled_mma(fx.make_mma_atom(nv.WGMMA(tile.n, tile.depth, dtype)), alone)
         kind = fx.Float8E4M3FN if tile.fp8 else dtype
         major = "k" if tile.fp8 else "mn"
-        values_atom = nv.WGMMA(tile.dv, tile.depth, kind, b=dtype, a_from="registers", major_b=major)
-        values_mma = fx.make_tiled_mma(fx.make_mma_atom(values_atom), alone)
         queries, keys, values = operands(base_q, base_k, base_v, consumer, tile)
-        first_mma, second_mma = scores_mma.get_slice(0), values_mma.get_slice(0)
+        first_mma = scores_mma.get_slice(0)
         parts_q, parts_k = first_mma.partition_A(queries), first_mma.partition_B(keys)
-        parts_v = second_mma.partition_B(values)
-        scores = fx.make_rmem_tensor(fx.make_layout(((2, 2, tile.n // 8), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32)
+        scores = fx.make_rmem_tensor(results(tile.n), fx.Float32)
         pack = 4 // tile.size
         operand = fx.make_layout(((pack, 2, 2), 1, 1), ((1, pack, 2 * pack), 0, 0))
         weights = [fx.make_rmem_tensor(operand, kind) for _ in range(tile.n // tile.depth)]
-        sums = fx.make_rmem_tensor(fx.make_layout(((2, 2, tile.dv // 8), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32)
-        highest, total = (fx.make_rmem_tensor(fx.make_layout(2, 1), fx.Float32) for _ in range(2))
+        sums = fx.make_rmem_tensor(results(tile.columns), fx.Float32)
+        parts: list[Part] = []
+        for (start, columns), some in zip(tile.parts, values, strict=True):
+            atom = nv.WGMMA(columns, tile.depth, kind, b=dtype, a_from="registers", major_b=major)
+            values_mma = fx.make_tiled_mma(fx.make_mma_atom(atom), alone)
+            mine = fx.make_view(fx.get_iter(sums) + start // 2, results(columns))
+            step = fx.make_rmem_tensor(results(columns), fx.Float32) if tile.apart else mine
+            parts.append(Part(values_mma, values_mma.get_slice(0).partition_B(some), step, mine))
+        highest, total, factors = (fx.make_rmem_tensor(fx.make_layout(2, 1), fx.Float32) for _ in range(3))
         scale = Scale(numbers.factor, fx.Float32(-1e30) / numbers.factor)
         everyone = Consumer(
             tile, form, numbers, scale, member, consumer, scores_mma,
-            values_mma, parts_q, parts_k, parts_v, scores, weights, sums, highest, total,
+            parts_q, parts_k, parts, scores, weights, sums, highest, total, factors,
             Pipe(full_k, empty_k), Pipe(full_v, empty_v), base_v, base_out, store_out,
             held + (tid - 128), fx.Float32(1.0) if drop is None else drop.factor, drop,
         )  # fmt: skip
@@ -267,10 +273,21 @@ def attention_kernel(
                 nv.named_barrier(1, 256).sync()
 
 
+@flyc.jit
+def fill_ones(base_v: fx.Pointer, tid: fx.Int32, tile: Tile):
+    """Ones behind the columns of all stages of values, which fetches leave alone."""
+    width = span(tile.n, 1)
+    behind = (tile.columns - tile.dv) * width
+    for i in range(tid, tile.stages * (tile.n // width) * behind, tile.threads):
+        box = i // behind
+        base_v[box * (tile.columns * width) + tile.dv * width + i % behind] = base_v.dtype(1.0)
+    fx.nvgpu.fence_proxy_async()
+
+
 def operands(
     base_q: fx.Pointer, base_k: fx.Pointer, base_v: fx.Pointer, consumer: fx.Int32, tile: Tile
-) -> tuple[fx.Tensor, fx.Tensor, fx.Tensor]:
-    """A consumer's queries (64, d), all stages of keys (n, d, stage), and of values as (dv, n, stage)."""
+) -> tuple[fx.Tensor, fx.Tensor, list[fx.Tensor]]:
+    """A consumer's queries (64, d), all stages of keys (n, d, stage), and of values as (dv, n, stage), in parts."""
     m, n, d, dv, wide, wide_v = tile.m, tile.n, tile.d, tile.dv, span(tile.d, tile.size), span(tile.dv)
     pattern, pattern_v = swizzle(tile.size * wide), swizzle(2 * wide_v)
     queries = fx.make_view(
@@ -282,14 +299,26 @@ def operands(
         fx.make_layout((n, (wide, d // wide), tile.stages), (wide, (1, n * wide), n * d)),
     )
     if tile.fp8:
-        width = span(n, 1)
-        turned = fx.make_layout((dv, (width, n // width), tile.stages), (width, (1, dv * width), n * dv))
-        return queries, keys, fx.make_view(fx.apply_swizzle(base_v, swizzle(width)), turned)
+        width, dv = span(n, 1), tile.columns
+        places = ((width, n // width), tile.stages), ((1, dv * width), n * dv)
+        turned = [
+            fx.make_view(
+                fx.apply_swizzle(base_v + start * width, swizzle(width)),
+                fx.make_layout((columns, *places[0]), (width, *places[1])),
+            )
+            for start, columns in tile.parts
+        ]
+        return queries, keys, turned
     values = fx.make_view(
         fx.apply_swizzle(base_v, pattern_v),
         fx.make_layout(((wide_v, dv // wide_v), n, tile.stages), ((1, n * wide_v), wide_v, n * dv)),
     )
-    return queries, keys, values
+    return queries, keys, [values]
+
+
+def results(columns: int) -> fx.Layout:
+    """A thread's part of a product's result."""
+    return fx.make_layout(((2, 2, columns // 8), 1, 1), ((1, 2, 4), 0, 0))
 
 
 @flyc.jit

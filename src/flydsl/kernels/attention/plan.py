@@ -31,9 +31,18 @@ def tile_for(d: int, dv: int, form: Form, queries: int, size: int = 2) -> Tile:
 
 
 def tile_of_bytes(d: int, dv: int, form: Form, queries: int) -> Tile:
-    """In one byte there is room for longer steps."""
-    few = 3 if max(d, dv) <= 64 and queries > 128 and not form.dropout else 1 if queries <= 64 else 2
-    return Tile(d, dv, 128, few, 2, True, 1, early=True)
+    """In one byte there is room for longer steps, and up to 128 columns for a step's own sums."""
+    few = 1 if queries <= 64 else 2
+    if max(d, dv) > 128:
+        return Tile(d, dv, 128, few, 2, True, 1, early=True)
+    # Three take a sixth less for a row, and have no registers for the generator of dropout.
+    three = not form.dropout and 5 * rows_of(queries, 3) <= 6 * rows_of(queries, few)
+    return Tile(d, dv, 128, 3 if three else few, 3, False, 1, apart=True, ones=not form.dropout)
+
+
+def rows_of(queries: int, consumers: int) -> int:
+    """Rows of tiles that have all queries."""
+    return -(-queries // (64 * consumers)) * 64 * consumers
 
 
 def tile_for_few(d: int, dv: int, page: int, size: int = 2) -> Tile:
@@ -45,7 +54,8 @@ def tile_for_few(d: int, dv: int, page: int, size: int = 2) -> Tile:
     n = next((n for n in every if not page or n % page == 0 or page % n == 0), every[-1])
     if max(d, dv) > 128:
         n = min(n, 64)
-    tile = Tile(d, dv, n, 1, size=size)
+    apart = size == 1 and max(d, dv) <= 128
+    tile = Tile(d, dv, n, 1, pingpong=not apart, size=size, apart=apart)
     room = (SHARED_BYTES - tile._replace(stages=0).smem) // (size * n * (d + dv))
     return tile._replace(stages=max(2, min(6, room)))
 

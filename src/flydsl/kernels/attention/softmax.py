@@ -109,16 +109,17 @@ def look(
     return Turn((shifts[0], shifts[1]), (factors[0], factors[1]))
 
 
-def weigh(scores: fx.Tensor, total: fx.Tensor, scale: Scale, turn: Turn, *, first: bool) -> None:
-    """Scores become weights; (this thread's part of) their rows' sums follow."""
+def weigh(scores: fx.Tensor, total: fx.Tensor | None, scale: Scale, turn: Turn, *, first: bool) -> None:
+    """Scores become weights; (this thread's part of) their rows' sums follow, where they are kept."""
     values = scores.load()
     count = values.numel
     weights = fx.exp2(
         fx.fma(values, fx.Vector.filled(count, scale.factor, fx.Float32), of_rows(*turn.shifts, count)),
         fastmath="fast",
     )
-    for r, part in enumerate(folded(weights, add)):
-        total[r] = part if first else fx.fma(total[r], turn.factors[r], part)
+    if total is not None:
+        for r, part in enumerate(folded(weights, add)):
+            total[r] = part if first else fx.fma(total[r], turn.factors[r], part)
     scores.store(weights.reshape(values.shape))
 
 
@@ -136,5 +137,5 @@ def rescale_if_needed(sums: fx.Tensor, factors: tuple[fx.Float32, fx.Float32]):
 
 
 __all__ = [
-    "LN2", "LOG2E", "Scale", "Turn", "look", "over_quad", "rescale", "rescale_if_needed", "weigh",
+    "LN2", "LOG2E", "Scale", "Turn", "look", "of_rows", "over_quad", "rescale", "rescale_if_needed", "weigh",
 ]  # fmt: skip

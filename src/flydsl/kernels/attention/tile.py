@@ -31,6 +31,12 @@ class Tile(NamedTuple):
     early: bool = False
     """The sums of the step before are waited for right behind a step's maxima, and the next consumer's turn is there;
     else wherever the assembler likes, and when products are issued."""
+    apart: bool = False
+    """A step's sums have registers of their own, and threads add them to the rest: tensor cores keep 14 bits of sums of
+    bytes, and what is cut off is missing from a long one. A warpgroup waits for all its products; others go on."""
+    ones: bool = False
+    """The sum of weights is a product with a column of ones behind the values: what weights lose by rounding is missing
+    in both. Threads add as many numbers fewer."""
 
     @property
     def m(self) -> int:
@@ -44,7 +50,34 @@ class Tile(NamedTuple):
     def smem(self) -> int:
         """Bytes of shared memory: queries, stages of keys and of values, barriers."""
         held = 4 * 128 * self.consumers if self.early else 0
-        return self.size * (self.m * self.d + self.stages * self.n * (self.d + self.dv)) + BARRIER_BYTES + held
+        return self.size * (self.m * self.d + self.stages * self.n * self.d + self.room) + BARRIER_BYTES + held
+
+    @property
+    def columns(self) -> int:
+        """Columns of sums: those of the values, and eight of ones, which no instruction has fewer of."""
+        return self.dv + (8 if self.ones else 0)
+
+    @property
+    def without_ones(self) -> Tile:
+        """The same where threads add weights, before they are rounded."""
+        return self._replace(ones=False) if self.ones else self
+
+    @property
+    def parts(self) -> list[tuple[int, int]]:
+        """Where columns begin that are multiplied together, and how many they are: few where a step's own sums need
+        registers as well."""
+        if not self.apart:
+            return [(0, self.columns)]
+        firsts = range(0, self.dv, 64)
+        return [
+            (first, min(64, self.dv - first) + (self.columns - self.dv) * (first == firsts[-1])) for first in firsts
+        ]
+
+    @property
+    def room(self) -> int:
+        """Elements of all stages of values, up to where a swizzle repeats."""
+        unit = 1024 // self.size
+        return -(-self.stages * self.n * self.columns // unit) * unit
 
     @property
     def depth(self) -> int:
@@ -128,6 +161,10 @@ def problem(tile: Tile) -> str | None:
         return f"one to three warpgroups multiply, got {tile.consumers}"
     if tile.stages < 2:
         return f"there are at least two stages, got {tile.stages}"
+    if tile.apart and (tile.pingpong or tile.early or tile.lazy):
+        return f"steps apart have no turns, no early waits and are rescaled always, got {tile}"
+    if tile.ones and not (tile.apart and tile.fp8):
+        return f"ones are for bytes whose steps are apart, got {tile}"
     if tile.smem > SHARED_BYTES:
         return f"{tile} needs {tile.smem} bytes of shared memory, and there are {SHARED_BYTES}"
     return None
