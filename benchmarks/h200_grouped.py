@@ -73,7 +73,8 @@ def with_tile(plan: Plan, a, b, ends, c) -> None:
     table = groups <= MOST and has_room(plan.tile, TABLE_BYTES)
     many = boxes_in_groups(plan.tile, n, "k")
     given = given_of(groups, rows // groups, n, k)
-    form = Form("k", "k", "engine", grouped=True, edge="pairs", table=table, boxes_y=many)
+    fetch = 128 if any(given.ragged) else 256
+    form = Form("k", "k", "engine", grouped=True, edge="pairs", table=table, l2_fetch=fetch, boxes_y=many)
     hopper(
         a, b, c, None, None, None, None, None, rows, n, k, groups, k, 0, k, n * k, n, 0,
         blocks_in_groups(given, plan.tile, rows), plan.group, plan.tile, form, offsets=ends,

@@ -132,7 +132,7 @@ def _on_hopper(request: Request, out: Array, where: Target) -> Any:
     form = Form(
         form_a[0], form_b[0], "engine" if by_engine else by_threads, request.activation,
         grouped=True, edge=by_threads, table=groups <= MOST and has_room(tile, TABLE_BYTES),
-        boxes_y=boxes_in_groups(tile, n, form_b[0]),
+        l2_fetch=128 if any(ragged) else 256, boxes_y=boxes_in_groups(tile, n, form_b[0]),
     )  # fmt: skip
     numbers = (
         m, n, k, groups, form_a[1], 0, form_b[1], form_b[2], step_c, 0, blocks_in_groups(given, plan.tile, m),

@@ -479,8 +479,8 @@ def hopper(
     count_c = fx.Int32(1) if form.grouped else batches
     rows_x, rows_y = fetched(tile, form)
     boxes_x, boxes_y = boxes_of(tile, form)
-    load_x = load_map(x, (rows, k, count_c), step_x, batch_x, rows_x, boxes_x, form.x_major, bk)
-    load_y = load_map(y, (columns, *extents), step_y, batch_y, rows_y, boxes_y, form.y_major, bk)
+    load_x = load_map(x, (rows, k, count_c), step_x, batch_x, rows_x, boxes_x, form.x_major, bk, form.l2_fetch)
+    load_y = load_map(y, (columns, *extents), step_y, batch_y, rows_y, boxes_y, form.y_major, bk, form.l2_fetch)
     store_c = None
     if fx.const_expr(form.store == "engine"):
         width, box = staging(tile)

@@ -136,12 +136,13 @@ def load_map(
     cluster: int,
     major: str,
     bk: int,
+    l2_fetch: int,
 ) -> fx.nvgpu.TmaAtom:
     """The operand as (rows, k, batch) for the copy engine, in boxes of what one copy fetches."""
     box, strides = (rows // cluster, (step, 1, batch)) if major == "k" else (span(rows), (1, step, batch))
     width = LINE if major == "k" else 2 * box
     view = fx.make_view(fx.get_iter(x), fx.make_layout(extents, strides))
-    return fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, (box, bk, 1), swizzle=width)
+    return fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, (box, bk, 1), swizzle=width, l2_fetch=l2_fetch)
 
 
 __all__ = ["Pair", "Sharers", "clear_rows", "fetch", "fetch_either", "load_map", "sharers"]

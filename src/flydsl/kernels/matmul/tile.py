@@ -156,6 +156,9 @@ class Form(NamedTuple):
     table: bool = False
     """A table of the groups is in shared memory, behind all else; otherwise each is looked for from the one before."""
 
+    l2_fetch: int = 128
+    """Bytes that L2 fetches from memory at least, for the copy engine."""
+
     rows_x: int = 0
     """Rows of X that a step of a tile fetches, where the matrix has fewer than the tile; 0 for all."""
     rows_y: int = 0
