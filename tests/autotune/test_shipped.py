@@ -84,6 +84,6 @@ def test_products_of_the_library_take_what_won():
         near = Problem(m, n, k, 1, 16, 2, str(key["a_major"]), str(key["b_major"]), n % 8 != 0, 132)
         for arch in (ARCH, CHIP):
             assert best(near, arch=arch).tile == Tile(**cast("dict[str, Any]", tile)), key
-        far = near._replace(k=k * 16)
+        far = near._replace(k=1 << 20)
         assert found.nearest({**key, "k": far.k}) is None and best(far, arch=ARCH) == candidates(far)[0]
         assert best(near, True, ARCH).tile.splits == 1 and best(near) == candidates(near)[0]

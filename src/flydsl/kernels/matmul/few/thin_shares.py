@@ -210,6 +210,3 @@ def thin_shares_matmul(
         fx.get_iter(a), fx.get_iter(w), fx.get_iter(c), bias, scale_a, scale_b, room, fx.get_iter(counters), thin,
         scales, activation, quads, given,
     ).launch(grid=thin.blocks, block=32 * thin.warps, stream=stream, pdl=True, smem=thin.shared_bytes)  # fmt: skip
-
-
-__all__ = ["thin_shares_kernel", "thin_shares_matmul"]
