@@ -129,12 +129,14 @@ def load_map(
     )
 
 
-def turned_map(x: fx.Tensor, steps: fx.Int32, tile: Tile) -> fx.nvgpu.TmaAtom:
+def turned_map(x: fx.Tensor, steps: fx.Int32, tile: Tile, once: bool) -> fx.nvgpu.TmaAtom:
     """Turned values, (boxes of all steps, dv, keys of a box), for the copy engine."""
     width = span(tile.n, 1)
     layout = fx.make_layout((steps * (tile.n // width), tile.dv, width), (fx.Int64(tile.dv * width), width, 1))
     view = fx.make_view(fx.get_iter(x), layout)
-    return fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, (1, tile.dv, width), swizzle=width)
+    return fx.nvgpu.make_tma_atom(
+        fx.nvgpu.TMALoad(), view, None, (1, tile.dv, width), swizzle=width, l2_fetch=128 if once else 256
+    )
 
 
 __all__ = ["Source", "copy_rows", "fetch", "fetch_pages", "load_map", "turned_map"]

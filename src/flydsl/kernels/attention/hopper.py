@@ -401,7 +401,7 @@ def hopper_attention(
             load_v = load_map(v, rows_k, tile.dv, kv_heads, batches_k, (row_v, head_v, batch_v), box, once)
         else:
             value_steps = steps_of_head(keys, rows_k, batches, tile.n, form.packed_k)
-            load_v = turned_map(turned, kv_heads * value_steps, tile)
+            load_v = turned_map(turned, kv_heads * value_steps, tile, once)
     store_out = None
     if fx.const_expr(form.engine):
         whole = fx.make_layout((queries, tile.dv, heads, batches), (row_out, 1, head_out, batch_out))

@@ -64,8 +64,8 @@ class Rates(NamedTuple):
 OUTSIDE, INSIDE = 8.0, 1.5
 """Clocks of the copy engine for a row of a stage: zeros, where the matrix has none, come in units of 16 bytes."""
 
-PAIR = 40.0
-"""Bytes from memory a clock, of two multiprocessors together."""
+PAIR = 8.04e10
+"""Bytes from memory a second, of two multiprocessors together, whatever the type."""
 
 RATES = Rates()
 OTHERS = Rates(
@@ -311,7 +311,8 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     # What a multiprocessor has under way from memory is bounded, and pairs of them share that.
     all_blocks = clusters * tile.blocks
     share = ceildiv(all_blocks, given.processors) * unique / all_blocks
-    memory = max(memory, share / (PAIR if 2 * all_blocks <= given.processors else PAIR / 2))
+    pull = PAIR if 2 * all_blocks <= given.processors else PAIR / 2
+    memory = max(memory, share / pull * rates.clock)
     # They overlap, but not perfectly. Behind the last products and the last bytes come results.
     near = rates.overlap
     clocks = (busy**near + memory**near) ** (1 / near) + stored + rates.start
