@@ -160,8 +160,9 @@ def evaluated(text: str, known: dict[str, int]) -> list[list[int]]:
 def test_descriptors_are_those_of_their_steps(how: str):
     compiled = flyc.compile(product, np.zeros(4096, "f4"), 1, how, target="cuda:sm_90a")
     text = compiled.artifact.sections["llvm"].decode()
-    for stage, block in ((0, 0), (1, 0), (1, 1), (0, 2)):
-        found = evaluated(text, {"@__dynamic_shared_0": 1024, "%a1": stage, "block": block})
+    for stage, block, rank in ((0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 2, 0), (0, 0, 1), (1, 1, 7)):
+        # A block of a cluster has its number above the bits that a descriptor takes, where another field is.
+        found = evaluated(text, {"@__dynamic_shared_0": rank << 24 | 1024, "%a1": stage, "block": block})
         first = 1024 + 16384 * (how != "at the start") + 16384 * block * {"anywhere": 1, "backwards": -1}.get(how, 0)
         first += 2 * 16384 * (how == "backwards")
         starts = [[first + 32 * k, first + 8192 * stage + 32 * k] for k in range(4)]

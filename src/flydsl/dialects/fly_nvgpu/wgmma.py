@@ -213,6 +213,8 @@ class WgmmaType(Data[WgmmaData], MmaOpType):
         printer.print_string(f", a = {data.a_from}, majorA = {data.major_a}, majorB = {data.major_b}>")
 
 
+_ADDRESS = (1 << 18) - 1
+"""Bits of an address in shared memory that a descriptor has, in units of 16 bytes."""
 _WIDTHS = {3: 128, 2: 64, 1: 32, 0: 0}
 _CODES = {128: 1, 64: 2, 32: 3, 0: 0}
 
@@ -309,7 +311,8 @@ def _start(low: AtomLowering, pointer: SSAValue) -> tuple[SSAValue, int]:
         else:
             break
         pointer, further = base, further + count * size
-    address = b.pure(llvm.PtrToIntOp, (pointer,), i32, {})
+    # In a cluster the upper bits of a shared address are the block's number, which would count as another field.
+    address = b.int_binary("andi", b.pure(llvm.PtrToIntOp, (pointer,), i32, {}), b.i32(_ADDRESS))
     return (address if place is None else b.int_binary("addi", address, place)), further
 
 
