@@ -620,3 +620,38 @@ def test_an_atom_copies_all_or_nothing():
         fx.copy(nv.BulkStore(), row, flat(x), pred=fx.make_rmem_tensor(1, fx.Boolean))
 
     refuse(predicated, ValueError, "copies a whole tile and takes neither a predicate nor state")
+
+
+@flyc.kernel
+def filling_kernel(load: nv.TmaAtom, y: fx.Pointer, rows: fx.Int32):
+    shared = fx.SharedAllocator()
+    smem = shared.allocate(fx.Array[fx.Float32, 256, 128]).peek()
+    full = shared.allocate(nv.MBarrier).peek()
+    tid = fx.thread_idx.x
+    if tid == 0:
+        full.init(1)
+    nv.fence_mbarrier_init()
+    fx.barrier()
+    if nv.leader(tid - 32):
+        for row in range(0, rows, 8):
+            full.expect_tx(load.nbytes)
+            load.load((row, 0), smem.ptr, full)
+            full.wait(row // 8 % 2)
+    fx.barrier()
+    y[tid] = smem[tid]
+
+
+@flyc.jit
+def filling(x: fx.Tensor, y: fx.Tensor, rows: fx.Int32):
+    load = nv.make_tma_atom(nv.TMALoad(), x, None, (8, 32))
+    filling_kernel(load, fx.get_iter(y), rows).launch(grid=1, block=128)
+
+
+def test_a_leader_is_one_thread_of_its_warp(rng: np.random.Generator, emulate):
+    """And elected: the assembler then knows that one thread asks for copies."""
+    x, y = rng.standard_normal((24, 32)).astype("f4"), np.full(128, np.nan, "f4")
+    text = flyc.compile(filling, x, y, 24, target="cuda:sm_90a").artifact.binary("ptx").decode()
+    assert text.count("elect.sync") == 1
+    emulate("sm_90a")
+    filling(x, y, 24)
+    np.testing.assert_array_equal(y, x[16:].reshape(-1)[:128])

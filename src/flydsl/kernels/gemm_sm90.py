@@ -87,7 +87,7 @@ def gemm_sm90_kernel(
     tiles = rows * columns
     if group == 0:
         nv.setmaxnreg(40, increase=False)
-        if tid == 0:
+        if nv.leader(tid):
             stage, phase = fx.Int32(0), fx.Int32(1)
             for tile in range(first, tiles, stride):
                 row, column = tile_position(tile, rows, columns, cluster_size, rank)
@@ -158,7 +158,7 @@ def gemm_sm90_kernel(
                 )
                 result = fx.make_rmem_tensor(part.layout, dtype)
                 values = part.load()
-                if member == 0:
+                if nv.leader(member):
                     nv.tma_wait(0, read=True)
                 # Also tells that all of the tile's bias is there, and that threads have read what they stored before.
                 turn.sync()
@@ -169,7 +169,7 @@ def gemm_sm90_kernel(
                 turn.sync()
                 top, left = row * BM + consumer * 64, column * BN + half * HALF
                 if by_engine:
-                    if member == 0:
+                    if nv.leader(member):
                         for box in fx.range_constexpr(HALF // BOX):
                             store_c.store(smem_c[None, (None, box)], (top, left + box * BOX))
                         nv.tma_commit()
@@ -179,7 +179,7 @@ def gemm_sm90_kernel(
                         if (top + r < m) & (left + k < n):
                             c[top + r, left + k] = smem_c[r, (k % BOX, k // BOX)]
             fx.ktrace.range_pop()
-        if member == 0:
+        if nv.leader(member):
             nv.tma_wait(0)
     if fx.const_expr(cluster_size > 1):
         # Nobody leaves while another block may still write here or count on a barrier here.

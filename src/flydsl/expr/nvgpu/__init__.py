@@ -15,7 +15,7 @@ _MODULES: dict[str, str] = {
     "bulk": "bulk_load bulk_send bulk_store bulk_reduce bulk_prefetch BulkLoad BulkStore BulkReduce",
     "sync": (
         "MBarrier cp_async_commit cp_async_wait cp_async_wait_all fence_proxy_async fence_mbarrier_init named_barrier "
-        "any_lane elect setmaxnreg uniform wgmma_fence wgmma_commit wgmma_wait hold griddepcontrol_wait "
+        "any_lane elect leader setmaxnreg uniform wgmma_fence wgmma_commit wgmma_wait hold griddepcontrol_wait "
         "griddepcontrol_launch"
     ),
     "tma": "TMALoad TMAStore TMAReduce TmaAtom make_tma_atom tma_commit tma_wait",

@@ -21,8 +21,9 @@ from .sync import (
     MBarrier as MBarrier, any_lane as any_lane, cp_async_commit as cp_async_commit, cp_async_wait as cp_async_wait,
     cp_async_wait_all as cp_async_wait_all, elect as elect, fence_mbarrier_init as fence_mbarrier_init,
     fence_proxy_async as fence_proxy_async, griddepcontrol_launch as griddepcontrol_launch,
-    griddepcontrol_wait as griddepcontrol_wait, hold as hold, named_barrier as named_barrier, setmaxnreg as setmaxnreg,
-    uniform as uniform, wgmma_commit as wgmma_commit, wgmma_fence as wgmma_fence, wgmma_wait as wgmma_wait,
+    griddepcontrol_wait as griddepcontrol_wait, hold as hold, leader as leader, named_barrier as named_barrier,
+    setmaxnreg as setmaxnreg, uniform as uniform, wgmma_commit as wgmma_commit, wgmma_fence as wgmma_fence,
+    wgmma_wait as wgmma_wait,
 )
 from .tma import (
     TMALoad as TMALoad, TMAReduce as TMAReduce, TMAStore as TMAStore, TmaAtom as TmaAtom,

@@ -224,6 +224,20 @@ def elect() -> Boolean:
     return Boolean(emitter().elect())
 
 
+def leader(member: IntLike) -> Boolean:
+    """True in one thread of the first of the warps that `member` counts the threads of, for what one thread issues.
+
+    `if leader(fx.thread_idx.x):` is where bulk and tensor copies belong. Under `if fx.thread_idx.x == 0:` the assembler
+    does not see that one thread is there, and puts a loop over threads around each copy. All threads of a warp come
+    here together; it is the same thread each time.
+
+    >>> flyc.evaluate(lambda: fx.nvgpu.leader(fx.thread_idx.x), threads=33, target="cpu:sm_90").count(True)
+    1
+    """
+    first = uniform(Int32(member) // 32) == 0
+    return first & elect()
+
+
 def setmaxnreg(count: int, *, increase: bool) -> None:
     """Give registers back or take more, for all four warps of a warpgroup: a multiple of 8 from 24 to 256.
 

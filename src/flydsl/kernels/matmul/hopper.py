@@ -97,7 +97,9 @@ def hopper_kernel(
     rank = fx.Int32(0)
     if fx.const_expr(tile.blocks > 1):
         rank = nv.uniform(nv.cluster.rank())
-        nv.cluster.sync()
+        # Barriers are all that the others must see, and the fence is for them.
+        nv.cluster.arrive(relaxed=True)
+        nv.cluster.wait()
     else:
         fx.barrier()
     if fx.const_expr(form.overlap):
@@ -140,7 +142,7 @@ def hopper_kernel(
     if role == 0:
         if fx.const_expr(tile.consumers > 1):
             nv.setmaxnreg(few, increase=False)
-        if tid == 0:
+        if nv.leader(tid):
             stage, phase = fx.Int32(0), fx.Int32(1)
             here = where.start()
             for at in range(first, tiles, stride):
@@ -173,10 +175,12 @@ def hopper_kernel(
                             load_y, to_y, full[stage], left, depth, batch, rows_y, form.y_major, of_y, boxes_y, columns
                         )  # fmt: skip
                     fx.ktrace.range_pop()
-                    stage = stage + 1
-                    if stage == count:
-                        stage = fx.Int32(0)
-                        phase = phase ^ 1
+                    stage, phase = advance(stage, phase, count)
+            if fx.const_expr(tile.cluster > 1):
+                # Nobody leaves while another block may still count on a barrier here.
+                for _ in fx.range_constexpr(count):
+                    empty[stage].wait(phase)
+                    stage, phase = advance(stage, phase, count)
         if fx.const_expr(tile.factors):
             if tid >= 128 - 32 * SENDERS:
                 sources = Sources(cast("fx.Tensor", scale_x), cast("fx.Tensor", scale_y), rows, columns, form.quads)
@@ -351,12 +355,10 @@ def hopper_kernel(
             fx.ktrace.range_pop()
             here = coming
         if fx.const_expr(form.store == "engine"):
-            if member == 0:
+            if nv.leader(member):
                 nv.tma_wait(0)
-    if fx.const_expr(tile.blocks > 1):
-        # Nobody leaves while another block may still write here, read here or count on a barrier here.
-        if fx.const_expr(tile.splits == 1):
-            nv.cluster.arrive()
+    if fx.const_expr(tile.splits > 1):
+        # Nobody leaves while another block may still read here.
         nv.cluster.wait()
 
 

@@ -189,7 +189,7 @@ def issue_in_group(out: Out, store: fx.nvgpu.TmaAtom, place: fx.Pointer, top: fx
         issue_stores(store, place, top, left, fx.Int32(0), out.member, False, how.columns, how.box)
     else:
         store_rows(out, place, top, left, how)
-        if out.member == 0:
+        if fx.nvgpu.leader(out.member):
             fx.nvgpu.tma_commit()
 
 
@@ -276,7 +276,7 @@ def store_in_group(out: Out, acc: fx.Tensor, row: fx.Int32, column: fx.Int32):
 
 @flyc.jit
 def wait_for_reads(member: fx.Int32, pending: int):
-    if member == 0:
+    if fx.nvgpu.leader(member):
         fx.nvgpu.tma_wait(pending, read=True)
 
 
@@ -292,7 +292,7 @@ def issue_stores(
     columns: int,
     box: int,
 ):
-    if member == 0:
+    if fx.nvgpu.leader(member):
         if fx.const_expr(swap):
             store.store(place, (left, top, batch))
         else:

@@ -80,7 +80,7 @@ def slim_kernel(
     if warp >= slim.warps:
         if fx.const_expr(few > 0):
             nv.setmaxnreg(few, increase=False)
-        if tid == 32 * slim.warps:
+        if nv.leader(tid - 32 * slim.warps):
             stage, phase = fx.Int32(0), fx.Int32(1)
             for step in range(steps):
                 empty[stage].wait(phase)
