@@ -47,8 +47,6 @@ L2 = 50 << 20
 MOST_FLOPS = 3e12
 REACH = 1.25
 """How far a winner serves other shapes, as a factor over all extents."""
-BETTER = 0.93
-"""What a tile that was not measured must take of a winner's time by the model, to be taken instead."""
 
 
 def random_shapes(count: int, seed: int) -> list[tuple[int, int, int]]:
@@ -66,24 +64,25 @@ def random_shapes(count: int, seed: int) -> list[tuple[int, int, int]]:
     return found
 
 
-def write_winners(files: list[str], target: Path) -> None:
+def write_winners(files: list[str], older: list[str], target: Path) -> None:
     """The fastest of each case's tiles, as the package has them; a case is taken from the first file that has it.
 
-    Few rows have kernels of their own; lines of older runs may have tiles, or ways to fill stages, that are no more,
-    and lack tiles that there are now: where one of those is faster by the model, it decides.
+    Few rows have kernels of their own. Lines of older runs are of kernels that have become faster since, may have tiles
+    that are no more, and lack some that there are now: where one is faster by the model, it decides.
     """
     from flydsl.autotune import Config
     from flydsl.autotune.shipped import write
 
     best: dict[Case, dict] = {}
     tried: set[tuple[Case, Tile]] = set()
-    for file in files:
+    for file in (*files, *older):
         found: dict[Case, dict] = {}
         for row in map(json.loads, Path(file).read_text().splitlines()):
             case = Case(**row["case"])
             gone = "tile" not in row or row.get("burst", 1) > 1 or problem(Tile(**row["tile"])) is not None
             if case.m > FEW and not gone:
-                tried.add((case, Tile(**row["tile"])))
+                if file in files:
+                    tried.add((case, Tile(**row["tile"])))
                 found[case] = min(found.get(case, row), row, key=lambda x: x["us"])
         best = found | best
     points = []
@@ -92,7 +91,7 @@ def write_winners(files: list[str], target: Path) -> None:
         if Tile(**row["tile"]) not in [plan.tile for plan in plans]:
             continue  # nobody would find it
         favourite = plans[0]
-        if (case, favourite.tile) in tried or row["us"] * BETTER < favourite.clocks / RATES.clock * 1e6:
+        if (case, favourite.tile) in tried or row["us"] < favourite.clocks / RATES.clock * 1e6:
             points.append((case._asdict(), Config(**row["tile"])))
     write(target, points, reach=REACH)
     print(f"{len(points)} winners in {target}")
@@ -124,7 +123,7 @@ def chosen(case: Case, processors: int, most: int) -> list[Plan]:
     ranked = candidates(problem_of(case, processors))
     for plan in ranked:
         tile = plan.tile
-        shape = tile._replace(shares="", swap=False, together=False)
+        shape = tile._replace(swap=False, together=False)
         if shape not in seen and plan.clocks < 2.0 * ranked[0].clocks and len(found) < most:
             seen.add(shape)
             found.append(plan)
@@ -458,6 +457,7 @@ def main() -> None:
     parser.add_argument("--random", type=int, default=0, help="so many shapes, evenly spread by their logarithms")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--winners", default="", help="write what ships from the results of --tune, comma-separated")
+    parser.add_argument("--older", default="", help="with --winners: results of kernels before the last change")
     parser.add_argument("--majors", default="k/k")
     parser.add_argument("--most", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=5)
@@ -474,7 +474,7 @@ def main() -> None:
         from flydsl.autotune.shipped import FOLDER, file_of
 
         FOLDER.mkdir(exist_ok=True)
-        write_winners(options.winners.split(","), file_of("matmul", "sm_90a"))
+        write_winners(options.winners.split(","), options.older.split(","), file_of("matmul", "sm_90a"))
         return
     shapes = [tuple(map(int, s.split("x"))) for s in options.shapes.split(",") if s] or SHAPES
     if options.random:

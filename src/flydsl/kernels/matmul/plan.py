@@ -21,44 +21,48 @@ class Rates(NamedTuple):
     """What the hardware does, by measurement."""
 
     clock: float = 2.011e9
-    l2: float = 54.1
+    l2: float = 44.1
     """Bytes a multiprocessor gets from L2 in a clock, when all ask."""
     l2_alone: float = 95.7
     """The most it can take."""
     ragged: float = 1.98
     """How much more it asks for where rows do not start at cache lines."""
-    memory: float = 4.16e12
+    memory: float = 4.54e12
     """Bytes a second, of reads."""
-    overlap: float = 2.98
+    overlap: float = 3.45
     """The power that times of multiprocessors and of memory are added in."""
-    products: float = 0.982
+    products: float = 1.008
     """Clocks for a clock's products."""
-    shared: float = 0.393
+    shared: float = 0.316
     """How much of the time for reading operands from shared memory comes on top."""
-    crowding: float = 5.92
+    crowding: float = 7.87
     """The power that times of products and of their operands' way are added in."""
-    step: float = 49.4
+    step: float = 40.1
     """Clocks of a step for barriers, not hidden by another consumer."""
-    latency: float = 3835.0
+    latency: float = 2689.0
     """From the request of a stage to its arrival: a pipeline of few stages waits for it."""
-    start: float = 4783.0
+    start: float = 4955.0
     """Until the first product: launch, maps, barriers, the first stage's way from memory; and behind the last one."""
-    cluster: float = 775.0
+    cluster: float = 102.0
     """More of it where blocks are clusters."""
-    store: float = 21.6
+    store: float = 25.1
     """Bytes of results a clock, while consumers store and do nothing else."""
-    turns: float = 1.08
+    turns: float = 1.024
     """What taking turns costs the products."""
-    part: float = 163.0
+    part: float = 205.0
     """Clocks for each part of K that a cluster adds up."""
-    peer: float = 12.0
+    peer: float = 9.51
     """Bytes of another block's shared memory, a clock."""
-    gather: float = 18.1
+    gather: float = 14.7
     """Bytes of slices' sums a clock that who adds them up reads."""
-    slices: float = 2770.0
+    slices: float = 2325.0
     """Clocks from the last slice's sums to the news of them."""
-    news: float = 4306.0
+    news: float = 5005.0
     """The same where blocks wait for each other."""
+    shared_rows: float = 0.332
+    """What rows that another block asked for cost of such that this one does: their way into it is the same."""
+    met: float = 0.159
+    """Requests of so many neighbours for the same rows meet on their way to L2: by this power of their number."""
 
 
 OUTSIDE, INSIDE = 8.0, 1.5
@@ -69,17 +73,25 @@ PAIR = 8.04e10
 
 RATES = Rates()
 OTHERS = Rates(
-    clock=1.53e9, l2_alone=59.2, ragged=1.94, memory=4.12e12, overlap=8.0, products=0.933, shared=0.145, crowding=32.0,
-    step=56.8, latency=2838.0, start=2915.0, cluster=1367.0, store=55.4, turns=1.0, peer=15.95, gather=48.0,
-    slices=4098.0, news=5000.0, part=0.0,
+    clock=1.53e9, l2=54.1, l2_alone=59.2, ragged=1.94, memory=4.12e12, overlap=8.0, products=0.933, shared=0.145,
+    crowding=32.0, step=56.8, latency=2838.0, start=2915.0, cluster=850.0, store=55.4, turns=1.0, peer=15.95, gather=48.0,
+    slices=4098.0, news=5000.0, part=0.0, shared_rows=0.0, met=0.0,
 )  # fmt: skip
 """For operands of 32 bits, which were fitted at another time."""
 BYTES = Rates(
     clock=1.686e9, l2=60.6, l2_alone=64.0, ragged=1.80, memory=3.2e12, overlap=5.51, products=0.829, shared=0.164,
-    crowding=10.2, step=28.6, latency=3315.0, start=3432.0, cluster=1193.0, store=22.4, turns=1.03, peer=6.72,
-    gather=40.6, slices=1738.0, news=4996.0, part=0.0,
+    crowding=10.2, step=28.6, latency=3315.0, start=3432.0, cluster=620.0, store=22.4, turns=1.03, peer=6.72,
+    gather=40.6, slices=1738.0, news=4996.0, part=0.0, shared_rows=0.0, met=0.0,
 )  # fmt: skip
 """For operands of 8 bits: 762 times of 66 random shapes; `store`, `turns` and what `promoted` has, 273 of 37 later."""
+
+
+GROUPS = Rates(
+    l2=54.1, memory=4.16e12, overlap=2.98, products=0.982, shared=0.393, crowding=5.92, step=49.4, latency=3835.0,
+    start=4783.0, cluster=775.0, store=21.6, turns=1.08, part=163.0, peer=12.0, gather=18.1, slices=2770.0, news=4306.0,
+    shared_rows=0.0, met=0.0,
+)  # fmt: skip
+"""For groups of rows: with these, what is below was fitted to their times."""
 
 
 SLICES = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -218,13 +230,13 @@ def at_once(processors: int, blocks: int) -> int:
 
 def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     """What the model says of a tile; None where it cannot be used."""
-    rates = rates or rates_of(given.bits)
+    rates = rates or (GROUPS if given.tiles and given.bits == 16 else rates_of(given.bits))
     tile = tile._replace(factors=given.blocked)
     rows, columns, x_major, y_major = operands(given, tile.swap)
     bk = LINE * 8 // given.bits
     high, wide = tile.high, tile.wide
-    across = ceildiv(rows, tile.m * high)
-    once = across * ceildiv(columns, tile.n * wide) * given.batches
+    across, columns_of = ceildiv(rows, tile.m * high), ceildiv(columns, tile.n * wide)
+    once = across * columns_of * given.batches
     clusters = ceil(given.tiles) or once * tile.slices
     steps = ceildiv(given.k, bk)
     parts = tile.splits * tile.slices
@@ -258,7 +270,15 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     more_x, more_y = (1 + (rates.ragged - 1) * share for share in (ragged_x, ragged_y))
     few_x, few_y = limits(tile, rows, columns, x_major, y_major)
     high_x, high_y = few_x or tile.m, few_y or tile.n
-    fetched = LINE * (high_x / wide * more_x + high_y / high * more_y)
+    # Neighbours in turn have the same rows of X, or of Y.
+    along_x = tile.shares == "y" and tile.cluster > 1
+    run = (columns_of if along_x else across) if waves == 1 else 1
+    met = run**-rates.met
+    part_x, part_y = (
+        1 / many + rates.shared_rows * (1 - 1 / many) if many > 1 else met if along_x == is_x else 1.0
+        for many, is_x in ((wide, True), (high, False))
+    )
+    fetched = LINE * (high_x * part_x * more_x + high_y * part_y * more_y)
     # Few blocks have L2 to themselves, up to what a multiprocessor can take.
     feed = fetched / min(rates.l2_alone, rates.l2 * given.processors / active)
     # Copies of few rows cost the engine as much as longer ones.
@@ -323,6 +343,10 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     if (given.bits == 8 or given.tiles) and tile.n > 64 and tile.n % 32:
         clocks *= 1.02 if given.bits == 8 else 1.01  # boxes of 16 columns
     group = max(1, round(sqrt(given.processors / parts * tile.n / tile.m) / high))
+    if waves == 1:
+        # Neighbours in turn have the rows in common that each block fetches for itself: requests for them meet on
+        # their way to L2.
+        group = 1 if tile.shares == "y" and tile.cluster > 1 else across
     blocks = min(clusters, room) * tile.blocks
     return Plan(tile, blocks, min(group, across), clocks)
 
