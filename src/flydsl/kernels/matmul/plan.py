@@ -74,8 +74,8 @@ PAIR = 8.04e10
 RATES = Rates()
 OTHERS = Rates(
     clock=1.53e9, l2=54.1, l2_alone=59.2, ragged=1.94, memory=4.12e12, overlap=8.0, products=0.933, shared=0.145,
-    crowding=32.0, step=56.8, latency=2838.0, start=2915.0, cluster=850.0, store=55.4, turns=1.0, peer=15.95, gather=48.0,
-    slices=4098.0, news=5000.0, part=0.0, shared_rows=0.0, met=0.0,
+    crowding=32.0, step=56.8, latency=2838.0, start=2915.0, cluster=850.0, store=55.4, turns=1.0, peer=15.95,
+    gather=48.0, slices=4098.0, news=5000.0, part=0.0, shared_rows=0.0, met=0.0,
 )  # fmt: skip
 """For operands of 32 bits, which were fitted at another time."""
 BYTES = Rates(
