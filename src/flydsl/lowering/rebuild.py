@@ -54,8 +54,6 @@ class Rebuilder:
     """Base of one-walk passes."""
 
     handlers: ClassVar[dict[type[Operation], Handler]] = {}
-    converts_bf16: ClassVar[bool] = True
-    """Whether LLVM's conversions of bf16 are instructions; a host calls functions for them."""
     pairs_bf16: ClassVar[bool] = False
     """Whether pairs of bf16 are widened as words: LLVM takes three instructions for two of them there."""
     folds: ClassVar[bool] = False

@@ -22,11 +22,12 @@ from ...dialects.upstream.gpu import warp as gpu_warp
 from ...ir.types import bit_width
 from ...llvm.text import debug_info
 from ...llvm.text.function_text import Abi, FunctionText
+from ...llvm.text.host_text import HostText
 from ...llvm.text.module_text import ModuleText
 from ...llvm.text.print_text import string_constant
 from ...llvm.text.safe_division import safe_divisor
 from ...llvm.text.shared_memory import SharedLayout, shared_layout
-from ...llvm.text.spelling import symbol, type_text
+from ...llvm.text.spelling import HOST, symbol
 from ...lowering.rules.gpu_rules import sizes_of, source_lane
 from . import accesses as cpu_accesses
 from . import bf16_atomics
@@ -103,8 +104,7 @@ class CpuAbi(Abi):
             return None
         name = bf16_atomics.name_of(word)
         cpu_routines.need(f.module, name, self.checked)
-        bits = f.assign(f"bitcast bfloat {f.names[value]} to i16")
-        return f"call bfloat @{name}({f.typed(place)}, i16 {bits})"
+        return f"call i16 @{name}({f.typed(place)}, {f.typed(value)})"
 
     def fence(self, f: FunctionText, op: Operation) -> None:
         cpu_accesses.checked_fence(f, op)
@@ -348,7 +348,7 @@ class CoroutineAbi(CpuAbi):
             f.line(f"call {result} @{name}({args})")
 
     def shuffle(self, f: FunctionText, op: gpu.ShuffleOp) -> None:
-        t = type_text(op.value.type)
+        t = f.type_text(op.value.type)
         source, valid = source_lane(f, op, f.assign(f"trunc i64 {self.lane_id(f)} to i32"), str(self.warp))
         wide = f.assign(f"zext i32 {source} to i64")
         shown = self.exchange(f, t, f.names[op.value])
@@ -384,7 +384,7 @@ class CoroutineAbi(CpuAbi):
         return f.assign(f"icmp eq i64 {self.ballot(f, against)}, 0")
 
     def broadcast(self, f: FunctionText, op: gpu_warp.SubgroupBroadcastOp) -> None:
-        t = type_text(op.value.type)
+        t = f.type_text(op.value.type)
         shown = self.exchange(f, t, f.names[op.value])
         if op.lane is not None:
             wrapped = f.assign(f"and i32 {f.names[op.lane]}, {self.warp - 1}")
@@ -472,7 +472,7 @@ def device_module(
     for op in functions_of(module):
         name = op.sym_name.data
         arguments = [
-            cpu_block.BY_VALUE if getattr(arg.type, "by_value", False) else type_text(arg.type)
+            cpu_block.BY_VALUE if getattr(arg.type, "by_value", False) else HOST.type_text(arg.type)
             for arg in op.body.block.args
         ]
         block = sizes_of(op.known_block_size)
@@ -540,11 +540,11 @@ def _site_table(text: ModuleText, name: str, abi: CoroutineAbi) -> str:
 
 def _body(text: ModuleText, op: gpu.FuncOp, abi: CpuAbi) -> tuple[FunctionText, list[str]]:
     """An empty function body and its parameters."""
-    f = FunctionText(text, abi, op)
+    f = HostText(text, abi, op)
     params: list[str] = []
     for i, arg in enumerate(op.body.block.args):
         f.names[arg] = f"%a{i}"
-        params.append(f"{type_text(arg.type)} %a{i}")
+        params.append(f"{f.type_text(arg.type)} %a{i}")
     return f, [*params, *_PARAMS]
 
 

@@ -22,7 +22,6 @@ from ...ir.types import bit_width
 from ...llvm.text.function_text import FunctionText
 from ...llvm.text.module_text import ModuleText
 from ...llvm.text.print_text import string_constant
-from ...llvm.text.spelling import type_text
 from . import check as cpu_check
 from . import copies as cpu_copies
 from . import counters as cpu_counters
@@ -240,7 +239,7 @@ def _differs(f: FunctionText, access: Access) -> str:
     """Whether a plain store changes what is there (i1)."""
     if not isinstance(access.op, llvm.StoreOp) or access.how & ATOMIC:
         return "true"
-    value, bits, t = access.op.operands[0], f"i{bit_width(access.type_)}", type_text(access.type_)
+    value, bits, t = access.op.operands[0], f"i{bit_width(access.type_)}", f.type_text(access.type_)
     old = f.assign(f"load {bits}, {f.typed(access.pointer)}, align 1")
     new = f.names[value] if t == bits else f.assign(f"bitcast {t} {f.names[value]} to {bits}")
     return f.assign(f"icmp ne {bits} {old}, {new}")
@@ -329,7 +328,7 @@ def checked_access(f: FunctionText, abi: CpuAbi, op: Operation, text: str | None
         text = (
             f"store {f.typed(op.operands[0])}, {f.typed(access.pointer)}, align 1"
             if result is None
-            else f"load {type_text(result.type)}, {f.typed(access.pointer)}, align 1"
+            else f"load {f.type_text(result.type)}, {f.typed(access.pointer)}, align 1"
         )
     guard, place = _clamp(f, access.pointer)
     root = root_of(place)
@@ -364,7 +363,7 @@ def checked_access(f: FunctionText, abi: CpuAbi, op: Operation, text: str | None
             f.line(f"call void @fly_check_rank_take_up({f.typed(access.pointer)})")
         return value
 
-    made = perform() if fine is None else _where(f, fine, None if result is None else type_text(result.type), perform)
+    made = perform() if fine is None else _where(f, fine, None if result is None else f.type_text(result.type), perform)
     if result is not None and made is not None:
         f.names[result] = made
 

@@ -24,7 +24,7 @@ def updating(word: str) -> Callable[[bool], Routine]:
     """The routine of one operation."""
 
     def write(checked: bool) -> Routine:
-        r = Routine(name_of(word), "bfloat", "ptr at, i16 by")
+        r = Routine(name_of(word), "i16", "ptr at, i16 by")
         held = r.variable("i16", r.atomic_load("i16", r["at"]))
         done = r.variable("i64", 0)
         with r.again(lambda: done.get().is_(0)):
@@ -34,7 +34,7 @@ def updating(word: str) -> Callable[[bool], Routine]:
             pair = r.assign("{ i16, i1 }", swap)
             held.set(r.assign("i16", f"extractvalue {{ i16, i1 }} {pair.name}, 0"))
             done.set(r.assign("i1", f"extractvalue {{ i16, i1 }} {pair.name}, 1").to("i64"))
-        r.give(r.assign("bfloat", f"bitcast i16 {held.get().name} to bfloat"))
+        r.give(held.get())
         return r
 
     return write
@@ -59,9 +59,9 @@ def _rounded(r: Routine, x: Value) -> Value:
 
 
 def update(r: Routine, word: str, at: Value, value: Value) -> None:
-    """In another routine: `atomicrmw` of a value, whose result is not wanted."""
-    if value.type != "bfloat" or word not in WORDS:
-        width = {"half": 2, "bfloat": 2, "float": 4, "double": 8}.get(value.type) or int(value.type[1:]) // 8
+    """In another routine: `atomicrmw` of a value, whose result is not wanted; floats that are i16 are bf16."""
+    if value.type != "i16" or word not in WORDS:
+        width = {"half": 2, "float": 4, "double": 8}.get(value.type) or int(value.type[1:]) // 8
         r.line(f"atomicrmw {word} ptr {at.name}, {value.type} {value.name} monotonic, align {width}")
         return
-    r.call(name_of(word), "bfloat", at, r.assign("i16", f"bitcast bfloat {value.name} to i16"))
+    r.call(name_of(word), "i16", at, value)

@@ -15,7 +15,7 @@ from .shadow import READS, SITE
 
 _TYPES = {
     "u32": "i32", "s32": "i32", "b32": "i32", "u64": "i64", "s64": "i64", "b64": "i64",
-    "f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double",
+    "f16": "half", "bf16": "i16", "f32": "float", "f64": "double",
 }  # fmt: skip
 PREFIX = "fly_bulk_"
 
@@ -37,7 +37,7 @@ SENDS = Moves(2, 0, 3)
 """Of `multicast` and `send`."""
 STORES = Moves(0, 1, 2, True)
 REDUCES = Moves(0, 1, 2)
-_SIZES = {"i32": 4, "i64": 8, "half": 2, "bfloat": 2, "float": 4, "double": 8}
+_SIZES = {"i32": 4, "i64": 8, "half": 2, "i16": 2, "float": 4, "double": 8}
 
 
 def _begin(name: str, params: str, checked: bool) -> Routine:

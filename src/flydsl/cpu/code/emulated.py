@@ -6,9 +6,10 @@ from xdsl.dialects import func
 
 from ...dialects.upstream import gpu
 from ...ir.builder import operands_of
-from ...llvm.text.function_text import Abi, FunctionText
+from ...llvm.text.function_text import Abi
+from ...llvm.text.host_text import HostText
 from ...llvm.text.module_text import ModuleText
-from ...llvm.text.spelling import symbol, type_text
+from ...llvm.text.spelling import symbol
 from .rules import RULES
 
 
@@ -20,24 +21,24 @@ class _Plain(Abi):
 
 def write_functions(text: ModuleText, module: gpu.ModuleOp) -> None:
     """Write those of a device module."""
-    for op in module.body.block.ops:
-        if isinstance(op, func.FuncOp) and op.body.blocks:
-            _function(text, op)
+    found = [op for op in module.body.block.ops if isinstance(op, func.FuncOp) and op.body.blocks]
+    text.defined.update(op.sym_name.data for op in found)
+    for op in found:
+        _function(text, op)
 
 
 def _function(text: ModuleText, op: func.FuncOp) -> None:
-    f = FunctionText(text, _Plain(), op)
+    f = HostText(text, _Plain(), op)
     name, params = op.sym_name.data, list[str]()
     for i, arg in enumerate(op.body.block.args):
         f.names[arg] = f"%a{i}"
-        params.append(f"{type_text(arg.type)} %a{i}")
+        params.append(f"{f.type_text(arg.type)} %a{i}")
     f.lines.append("entry:")
     end = f.block(op.body.block)
     assert end is not None
     given = operands_of(end)
     f.line(f"ret {f.typed(given[0])}" if given else "ret void")
-    result = type_text(given[0].type) if given else "void"
-    text.defined.add(name)
+    result = f.type_text(given[0].type) if given else "void"
     # Once is enough: inlined, each call would be optimised anew.
     head = f"define internal {result} @{symbol(name)}({', '.join(params)}) noinline nounwind willreturn"
     text.functions.append("\n".join([f"{head} {{", *f.lines, "}", ""]))

@@ -24,7 +24,6 @@ from ...ir.builder import operands_of
 from ...ir.dead_code import is_pure
 from ...ir.types import bit_width
 from ...llvm.text.function_text import TERMINATORS, FunctionText
-from ...llvm.text.spelling import type_text
 from ...lowering.rules.gpu_rules import source_lane
 from .block import once
 from .routines import CHECKS
@@ -302,7 +301,7 @@ class Phases:
             # Whole warps: a shuffle may read a lane that the block does not have.
             count = -(-self.threads // self.warp) * self.warp
             align = max(64, 1 << (_bytes(value) - 1).bit_length())
-            found = self.places[value] = self._stack(f"[{count} x {type_text(value.type)}], align {align}")
+            found = self.places[value] = self._stack(f"[{count} x {self.f.type_text(value.type)}], align {align}")
         return found
 
     def _stack(self, text: str) -> str:
@@ -312,11 +311,11 @@ class Phases:
         return name
 
     def at(self, value: SSAValue, thread: str) -> str:
-        return self.f.assign(f"getelementptr {type_text(value.type)}, ptr {self.array(value)}, i64 {thread}")
+        return self.f.assign(f"getelementptr {self.f.type_text(value.type)}, ptr {self.array(value)}, i64 {thread}")
 
     def keep(self, value: SSAValue, name: str, place: SSAValue | None = None) -> None:
         at = self.at(value if place is None else place, self.thread)
-        self.f.line(f"store {type_text(value.type)} {name}, ptr {at}")
+        self.f.line(f"store {self.f.type_text(value.type)} {name}, ptr {at}")
 
     # --- a loop over threads ----------------------------------------------------------------------------------------
 
@@ -359,7 +358,7 @@ class Phases:
                 offset = self.f.assign(f"mul i64 {self.thread}, {step}")
                 self.f.names[value] = self.f.assign(f"getelementptr i8, ptr {base}, i64 {offset}")
             elif value in self.places or value in self.plan.kept:
-                t = type_text(value.type)
+                t = self.f.type_text(value.type)
                 self.f.names[value] = self.f.assign(f"load {t}, ptr {self.at(value, self.thread)}")
             else:
                 owner = value.owner
@@ -423,7 +422,7 @@ class Phases:
         if value not in self.plan.varying:
             return f.names[value]
         at = self.at(value, f.assign(f"add i64 {first}, {f.assign(f'zext i32 {lane} to i64')}"))
-        return f.assign(f"load {type_text(value.type)}, ptr {at}")
+        return f.assign(f"load {self.f.type_text(value.type)}, ptr {at}")
 
     def _ballot(self, predicate: SSAValue, first: str) -> tuple[str, str]:
         """A bit (of i64) per lane: where the predicate holds, and where there is a thread."""
@@ -518,7 +517,7 @@ class Phases:
         f.line(f"br label %{head}")
         f.start(head)
         phis = self._phis(shared)
-        t = type_text(counter.type)
+        t = self.f.type_text(counter.type)
         more = f.assign(f"icmp slt {t} {f.names[counter]}, {f.names[ub]}")
         f.line(f"br i1 {more}, label %{inside}, label %{after}")
         f.start(inside)
@@ -585,7 +584,7 @@ class Phases:
     ) -> None:
         f = self.f
         for (arg, init), at, name in zip(shared, lines, again, strict=True):
-            phi = f"phi {type_text(arg.type)} [ {f.names[init]}, %{before} ], [ {name}, %{f.label} ]"
+            phi = f"phi {self.f.type_text(arg.type)} [ {f.names[init]}, %{before} ], [ {name}, %{f.label} ]"
             f.lines[at] = f"  {f.names[arg]} = {phi}"
 
 

@@ -21,9 +21,9 @@ _COORDS = "i32 c0, i32 c1, i32 c2, i32 c3, i32 c4"
 
 _TYPES = {
     0: ("i8", False), 1: ("i16", False), 2: ("i32", False), 3: ("i32", True), 4: ("i64", False), 5: ("i64", True),
-    6: ("half", None), 7: ("float", None), 8: ("double", None), 9: ("bfloat", None),
+    6: ("half", None), 7: ("float", None), 8: ("double", None), 9: ("i16", None),
 }  # fmt: skip
-"""LLVM type of a data type, and whether integers have a sign."""
+"""LLVM type of a data type, and whether integers have a sign; bf16 is the float that is i16."""
 
 
 def _elements(r: Routine, shared: Value, each: Callable[[Value, Value, Value, Value], None]) -> Value:

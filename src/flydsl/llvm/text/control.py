@@ -19,7 +19,6 @@ from ...dialects.upstream import scf
 from ...dialects.upstream.llvm.attrs import LOOP_ATTRIBUTE
 from ...ir.builder import operands_of
 from .function_text import FunctionText, Handler
-from .spelling import type_text
 
 
 def _phis(f: FunctionText, args: Sequence[SSAValue]) -> list[tuple[str, int]]:
@@ -37,7 +36,7 @@ def _fill(f: FunctionText, at: int, name: str, type_: Attribute, incoming: Seque
     # Stack memory taken at the head of the function since has moved the line down.
     while f.lines[at] != f"\0{name}":
         at += 1
-    f.lines[at] = f"  {name} = phi {type_text(type_)} {pairs}"
+    f.lines[at] = f"  {name} = phi {f.type_text(type_)} {pairs}"
 
 
 def _values(f: FunctionText, end: Operation | None) -> list[str]:
@@ -108,7 +107,7 @@ def _if(f: FunctionText, op: scf.IfOp) -> None:
     f.start(after)
     for i, result in enumerate(op.results):
         pairs = ", ".join(f"[ {values[i]}, %{label} ]" for values, label in incoming)
-        f.names[result] = f.assign(f"phi {type_text(result.type)} {pairs}")
+        f.names[result] = f.assign(f"phi {f.type_text(result.type)} {pairs}")
 
 
 def _while(f: FunctionText, op: scf.WhileOp) -> None:

@@ -23,7 +23,7 @@ from ...ir.dead_code import is_used, mark_dead, unread_stores
 from ...lowering.rules.sink import Sink, Sizes
 from .debug_info import FunctionLocations
 from .module_text import ModuleText
-from .spelling import constant, flag_words, mangle, quoted, splat, symbol, type_text
+from .spelling import LLVM, Spelling, flag_words, quoted, symbol
 
 TERMINATORS = (scf.YieldOp, scf.ConditionOp, gpu.ReturnOp, func.ReturnOp)
 
@@ -97,9 +97,13 @@ _NUMBERED = re.compile(r'"[^"]*"|%(v|room)(\d+)\b')
 class FunctionText(Sink[str]):
     """A function body being written."""
 
+    spelling: ClassVar[Spelling] = LLVM
+    """How its types and numbers are written."""
+
     def __init__(self, module: ModuleText, abi: Abi, op: Operation):
         self.module = module
         self.abi = abi
+        self.type_text = self.spelling.type_text
         self.op = op
         self.rules = abi.rules
         self.block_size, self.grid_size = abi.block, abi.grid
@@ -181,12 +185,12 @@ class FunctionText(Sink[str]):
 
     def typed(self, value: SSAValue) -> str:
         """`type name`."""
-        return f"{type_text(value._type)} {self.names[value]}"  # pyright: ignore[reportPrivateUsage]
+        return f"{self.type_text(value._type)} {self.names[value]}"  # pyright: ignore[reportPrivateUsage]
 
     def typed_list(self, values: Sequence[SSAValue]) -> str:
         """The same of several, with commas."""
         names = self.names
-        return ", ".join([f"{type_text(v._type)} {names[v]}" for v in values])  # pyright: ignore[reportPrivateUsage]
+        return ", ".join([f"{self.type_text(v._type)} {names[v]}" for v in values])  # pyright: ignore[reportPrivateUsage]
 
     def intrinsic(self, name: str, result: str, params: Sequence[str], args: Sequence[str], flags: str = "") -> str:
         """Call an intrinsic with a result."""
@@ -240,10 +244,10 @@ class FunctionText(Sink[str]):
         self.notes.add(what)
 
     def constant(self, attr: Attribute, type_: Attribute) -> str:
-        return constant(attr, type_)
+        return self.spelling.constant(attr, type_)
 
     def number(self, value: int | float, type_: Attribute) -> str:
-        return splat(value, type_)
+        return self.spelling.splat(value, type_)
 
     def poison(self, type_: Attribute) -> str:
         return "poison"
@@ -255,31 +259,31 @@ class FunctionText(Sink[str]):
 
     def binary(self, word: str, type_: Attribute, a: str, b: str, flags: Attribute | None = None) -> str:
         if flags is not None:
-            return self.pure(f"{word} {flag_words(flags)}{type_text(type_)} {a}, {b}")
-        return self.pure(f"{word} {type_text(type_)} {a}, {b}")
+            return self.pure(f"{word} {flag_words(flags)}{self.type_text(type_)} {a}, {b}")
+        return self.pure(f"{word} {self.type_text(type_)} {a}, {b}")
 
     def divisor(self, op: Operation, signed: bool) -> str:
         return self.abi.divisor(self, op, signed)
 
     def fneg(self, type_: Attribute, a: str, flags: Attribute | None = None) -> str:
-        return self.pure(f"fneg {'' if flags is None else flag_words(flags)}{type_text(type_)} {a}")
+        return self.pure(f"fneg {'' if flags is None else flag_words(flags)}{self.type_text(type_)} {a}")
 
     def cast(self, word: str, a: str, source: Attribute, target: Attribute) -> str:
-        s, t = type_text(source), type_text(target)
+        s, t = self.type_text(source), self.type_text(target)
         return a if s == t else self.pure(f"{word} {s} {a} to {t}")
 
     def icmp(self, predicate: str, type_: Attribute, a: str, b: str) -> str:
-        return self.pure(f"icmp {predicate} {type_text(type_)} {a}, {b}")
+        return self.pure(f"icmp {predicate} {self.type_text(type_)} {a}, {b}")
 
     def fcmp(self, predicate: str, type_: Attribute, a: str, b: str, flags: Attribute | None = None) -> str:
         words = "" if flags is None else flag_words(flags)
-        return self.pure(f"fcmp {words}{predicate} {type_text(type_)} {a}, {b}")
+        return self.pure(f"fcmp {words}{predicate} {self.type_text(type_)} {a}, {b}")
 
     def select(
         self, cond_type: Attribute, type_: Attribute, cond: str, a: str, b: str, flags: Attribute | None = None
     ) -> str:
-        t, words = type_text(type_), "" if flags is None else flag_words(flags)
-        return self.pure(f"select {words}{type_text(cond_type)} {cond}, {t} {a}, {t} {b}")
+        t, words = self.type_text(type_), "" if flags is None else flag_words(flags)
+        return self.pure(f"select {words}{self.type_text(cond_type)} {cond}, {t} {a}, {t} {b}")
 
     def intr(
         self,
@@ -291,26 +295,26 @@ class FunctionText(Sink[str]):
         immediate: int | None = None,
     ) -> str:
         """LLVM appends the type of the first operand, of the vector to a reduction, and of the power to `powi`."""
-        name = f"llvm.{key}.{mangle(types[-1] if key.startswith('vector.') else types[0])}"
+        name = f"llvm.{key}.{self.spelling.mangle(types[-1] if key.startswith('vector.') else types[0])}"
         if key == "powi":
-            name += f".{mangle(types[1])}"
-        params, values = [type_text(t) for t in types], args
+            name += f".{self.spelling.mangle(types[1])}"
+        params, values = [self.type_text(t) for t in types], args
         if immediate is not None:
             params, values = [*params, "i32" if key == "is.fpclass" else "i1"], [*args, _immediate(key, immediate)]
         words = "" if flags is None else flag_words(flags)
-        return self.pure(self.call_text(name, type_text(result), params, values, words))
+        return self.pure(self.call_text(name, self.type_text(result), params, values, words))
 
     # --- vectors --------------------------------------------------------------------------------------------------
 
     def element(self, type_: Attribute, v: str, at: int | str, index: Attribute = i64) -> str:
-        return self.pure(f"extractelement {type_text(type_)} {v}, {type_text(index)} {at}")
+        return self.pure(f"extractelement {self.type_text(type_)} {v}, {self.type_text(index)} {at}")
 
     def with_element(self, type_: Attribute, v: str, x: str, at: int | str, index: Attribute = i64) -> str:
-        elem = type_text(elem_of(type_))
-        return self.pure(f"insertelement {type_text(type_)} {v}, {elem} {x}, {type_text(index)} {at}")
+        elem = self.type_text(elem_of(type_))
+        return self.pure(f"insertelement {self.type_text(type_)} {v}, {elem} {x}, {self.type_text(index)} {at}")
 
     def shuffle(self, type_: Attribute, a: str, b: str | None, mask: Sequence[int]) -> str:
-        t = type_text(type_)
+        t = self.type_text(type_)
         if b is None:
             if len(mask) == int(t[1 : t.index(" ")]) and all(i == m for i, m in enumerate(mask)):
                 return a
@@ -321,22 +325,22 @@ class FunctionText(Sink[str]):
     # --- memory and calls -----------------------------------------------------------------------------------------
 
     def load(self, type_: Attribute, at: str, pointer: Attribute, align: int, *, invariant: bool = False) -> str:
-        text = f"load {type_text(type_)}, {type_text(pointer)} {at}{_aligned(align)}"
+        text = f"load {self.type_text(type_)}, {self.type_text(pointer)} {at}{_aligned(align)}"
         if not invariant:
             return self.read(text)
         self.module.metadata(EMPTY_NODE)
         return self.pure(f"{text}, !invariant.load !8001")
 
     def store(self, type_: Attribute, x: str, at: str, pointer: Attribute, align: int) -> None:
-        self.line(f"store {type_text(type_)} {x}, {type_text(pointer)} {at}{_aligned(align)}")
+        self.line(f"store {self.type_text(type_)} {x}, {self.type_text(pointer)} {at}{_aligned(align)}")
 
     def address(self, elem: Attribute, base: str, pointer: Attribute, indices: Sequence[int], flags: int = 0) -> str:
         words = "".join(f"{w} " for w in no_wrap_words(flags))
         places = ", ".join(f"i32 {i}" for i in indices)
-        return self.pure(f"getelementptr {words}{type_text(elem)}, {type_text(pointer)} {base}, {places}")
+        return self.pure(f"getelementptr {words}{self.type_text(elem)}, {self.type_text(pointer)} {base}, {places}")
 
     def room(self, elem: Attribute, align: int) -> str:
-        return self.take(f"{type_text(elem)}{_aligned(align)}")
+        return self.take(f"{self.type_text(elem)}{_aligned(align)}")
 
     def fence(self, ordering: str, scope: str) -> None:
         self.line(f'fence syncscope("{scope}") {ordering}')
@@ -349,22 +353,31 @@ class FunctionText(Sink[str]):
     ) -> str:  # fmt: skip
         if expand is not None:
             return expand(self)
-        params = [*map(type_text, types), *(type_text(t) for t, _ in immediates)]
+        params = [*map(self.type_text, types), *(self.type_text(t) for t, _ in immediates)]
         values = [*args, *(str(n) for _, n in immediates)]
         if result is None:
             self.call_void(intrinsic, params, values)
             return ""
-        t = type_text(result)
+        t = self.type_text(result)
         facts = ("noundef " if defined else "") + ("" if bound is None else f"range({t} 0, {bound}) ")
         text = self.call_text(intrinsic, t, params, values, facts)
         return self.pure(text) if pure else self.assign(text)
+
+    def spelled_for(self, name: str) -> Callable[[Attribute], str]:
+        """How types are written in the signature of a function."""
+        return self.type_text
+
+    def instead(self, name: str, result: Attribute, args: Sequence[str], types: Sequence[Attribute]) -> str | None:
+        """What is written instead of an intrinsic by its full name; None for the call of it."""
+        return None
 
     def call(
         self, name: str, result: Attribute | None, args: Sequence[str], types: Sequence[Attribute], *,
         fixed: int | None = None, memory: str | None = None, words: str = "",
     ) -> str:  # fmt: skip
-        params, known = [type_text(t) for t in types], symbol(name)
-        t = "void" if result is None else type_text(result)
+        spell = self.spelled_for(name)
+        params, known = [spell(t) for t in types], symbol(name)
+        t = "void" if result is None else spell(result)
         taken = params if fixed is None else [*params[:fixed], "..."]
         self.module.declarations.setdefault(name, f"declare {t} @{known}({', '.join(taken)})")
         signature = t if fixed is None else f"{t} ({', '.join(taken)})"
@@ -389,8 +402,8 @@ class FunctionText(Sink[str]):
         effects: bool = True,
     ) -> str:
         words = " sideeffect" if memory is None and effects else ""
-        t = "void" if result is None else type_text(result)
-        actual = ", ".join(f"{type_text(p)} {a}" for p, a in zip(types, args, strict=True))
+        t = "void" if result is None else self.type_text(result)
+        actual = ", ".join(f"{self.type_text(p)} {a}" for p, a in zip(types, args, strict=True))
         what = f"asm{words} {quoted(text.encode())}, {quoted(constraints.encode())}"
         call = f"call {t} {what}({actual}){memory_words(memory)}"
         if result is not None:

@@ -26,9 +26,9 @@ from ..stub_abi import (
 )
 from .function_text import Abi, FunctionText, Handler
 from .functions import declaration, global_line
+from .host_text import HostText
 from .module_text import ModuleText
 from .safe_division import safe_divisor
-from .spelling import type_text
 from .structured import table
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class HostAbi(Abi):
                 if getattr(arg.type, "by_value", False):
                     cell = f.names[arg]  # already the address of what the kernel gets
                 else:
-                    cell = f.take(f"{type_text(arg.type)}, align 16")
+                    cell = f.take(f"{f.type_text(arg.type)}, align 16")
                     f.line(f"store {f.typed(arg)}, ptr {cell}")
                 at = f.pure(f"getelementptr ptr, ptr {params}, i32 {i}")
                 f.line(f"store ptr {cell}, ptr {at}")
@@ -223,7 +223,7 @@ class HostAbi(Abi):
 
 def _wide(f: FunctionText, value: SSAValue) -> str:
     """A dimension as i64."""
-    t = type_text(value.type)
+    t = f.type_text(value.type)
     return f.names[value] if t == "i64" else f.pure(f"sext {t} {f.names[value]} to i64")
 
 
@@ -234,12 +234,12 @@ def host_module(op: func.FuncOp | FuncOp, kernels: Sequence[str], triple: str, d
     entry = op.body.blocks[0]
     stream = entry.args[-1] if entry.args and isinstance(entry.args[-1].type, gpu.AsyncTokenType) else None
     abi = HostAbi(kernels, stream)
-    f = FunctionText(text, abi, op) if isinstance(op, func.FuncOp) else _lowered_text(text, abi, op)
+    f = HostText(text, abi, op) if isinstance(op, func.FuncOp) else _lowered_text(text, abi, op)
     f.lines.append("entry:")
     for i, arg in enumerate(entry.args):
         at = f.assign(f"getelementptr ptr, ptr %slots, i32 {i + 2}")
         where = f.assign(f"load ptr, ptr {at}")
-        f.names[arg] = f.assign(f"load {type_text(arg.type)}, ptr {where}, align 1")
+        f.names[arg] = f.assign(f"load {f.type_text(arg.type)}, ptr {where}, align 1")
     if isinstance(op, func.FuncOp):
         f.block(entry)
         f.line("ret i32 0")
@@ -256,9 +256,9 @@ def host_module(op: func.FuncOp | FuncOp, kernels: Sequence[str], triple: str, d
 def _lowered_text(text: ModuleText, abi: HostAbi, op: FuncOp) -> LlvmFunctionText:
     """A host function of `llvm`, with the globals and declarations that stand beside it."""
     from ...dialects.upstream.llvm.function import FuncOp
-    from .llvm_ops import LlvmFunctionText
+    from .llvm_ops import HostLlvmText
 
-    f = LlvmFunctionText(text, abi, op)
+    f = HostLlvmText(text, abi, op)
     f.result = "ret i32 0"
     for other in op.parent.ops if op.parent is not None else ():
         if isinstance(other, llvm.GlobalOp):

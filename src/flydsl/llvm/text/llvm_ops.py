@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from xdsl.dialects import llvm as xllvm
+from xdsl.dialects.builtin import BFloat16Type
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...dialects.upstream import gpu, llvm
@@ -21,7 +22,7 @@ from ...dialects.upstream.llvm.function import CallOp, FuncOp
 from ...dialects.upstream.llvm.intrinsics import IMMEDIATE, INTRINSIC_OPS, IntrinsicOp
 from ...dialects.upstream.llvm.values import LLVM_VALUE_OPS, ExtractElementOp, FreezeOp, PoisonOp
 from ...errors import DSLCompileError
-from ...ir.builder import operands_of
+from ...ir.builder import elem_of, operands_of
 from ...ir.types import dense_ints
 from ...lowering.dominance import DominatorTree
 from ...lowering.rebuild import failure_at
@@ -30,10 +31,11 @@ from .control import loop_metadata
 from .debug_info import suffix
 from .function_text import Abi, FunctionText, Handler
 from .functions import head_words, llvm_signature, passed_through
+from .host_text import HostText
 from .instructions import INSTRUCTIONS
 from .memory_ops import MEMORY_OPS, cast_op, memory_of
 from .module_text import ModuleText
-from .spelling import flag_words, mangle, type_text
+from .spelling import LLVM, flag_words
 
 INT_OPS: dict[type[Operation], str] = {
     xllvm.AddOp: "add", xllvm.SubOp: "sub", xllvm.MulOp: "mul", xllvm.SDivOp: "sdiv", xllvm.UDivOp: "udiv",
@@ -85,7 +87,7 @@ class LlvmFunctionText(FunctionText):
     def _phi(self, mark: str) -> str:
         arg, block, i = self._phis[mark]
         pairs = ", ".join(f"[ {self.names[values[i]]}, %{label} ]" for label, values in self._incoming[block])
-        return f"  {self.names[arg]} = phi {type_text(arg.type)} {pairs}"
+        return f"  {self.names[arg]} = phi {self.type_text(arg.type)} {pairs}"
 
     def _write_block(self, block: Block, first: bool) -> None:
         if not first:
@@ -149,6 +151,10 @@ class LlvmFunctionText(FunctionText):
         self._incoming: dict[Block, list[tuple[str, Sequence[SSAValue]]]] = {}
         self._phis: dict[str, tuple[SSAValue, Block, int]] = {}
         self._single: set[Block] = set()
+
+
+class HostLlvmText(HostText, LlvmFunctionText):
+    """One of the host."""
 
 
 def function_body(text: ModuleText, abi: Abi, op: FuncOp) -> tuple[LlvmFunctionText, list[str]]:
@@ -306,23 +312,26 @@ def _intrinsic(f: FunctionText, op: IntrinsicOp) -> None:
 def _constrained(f: FunctionText, op: ConstrainedOp) -> None:
     """How it rounds and what may be seen of traps are arguments, as texts; LLVM appends the types that vary."""
     key, args, result = op.key, operands_of(op), op.res.type
+    if f.spelling is not LLVM and any(isinstance(elem_of(v.type), BFloat16Type) for v in (*args, op.res)):
+        raise failure_at(op, f"'{op.name}' of bf16 is not for code of the host; convert the operands to f32")
     predicate, rounding, exceptions = op.words()
     types = [a.type for a in args]
     varying = {"cast": [result, types[0]], "mixed": types if key == "ldexp" else types[:1]}
-    name = ".".join(["llvm.experimental.constrained", key, *map(mangle, varying.get(op.form.result, types[:1]))])
+    suffixes = map(f.spelling.mangle, varying.get(op.form.result, types[:1]))
+    name = ".".join(["llvm.experimental.constrained", key, *suffixes])
     words = [predicate, None if rounding is None else f"round.{rounding}", f"fpexcept.{exceptions}"]
     texts = [f'!"{word}"' for word in words if word is not None]
-    params, values = [type_text(t) for t in types], [f.names[a] for a in args]
+    params, values = [f.type_text(t) for t in types], [f.names[a] for a in args]
     flags = op.properties.get("fastmathFlags")
     shown = "" if flags is None else flag_words(flags)
-    call = f.call_text(name, type_text(result), [*params, *["metadata"] * len(texts)], [*values, *texts], shown)
+    call = f.call_text(name, f.type_text(result), [*params, *["metadata"] * len(texts)], [*values, *texts], shown)
     f.names[op.res] = f.assign(f"{call} strictfp")
 
 
 def _memcpy(f: FunctionText, op: Any) -> None:
     values = operands_of(op)
-    name = "llvm.memcpy." + ".".join(mangle(v.type) for v in values)
-    params = [*(type_text(v.type) for v in values), "i1"]
+    name = "llvm.memcpy." + ".".join(f.spelling.mangle(v.type) for v in values)
+    params = [*(f.type_text(v.type) for v in values), "i1"]
     names = [*(f.names[v] for v in values), str(abs(op.isVolatile.value.data))]
     f.call_void(name, params, names)
 
@@ -359,7 +368,7 @@ def _cond_br(f: LlvmFunctionText, op: CondBrOp) -> None:
 
 def _switch(f: LlvmFunctionText, op: SwitchOp) -> None:
     default = f.target(op.default_destination, op.default_operands)
-    t = type_text(op.value.type)
+    t = f.type_text(op.value.type)
     cases = " ".join(f"{t} {n}, label %{f.target(block, values)}" for n, block, values in op.cases())
     f.line(f"switch {f.typed(op.value)}, label %{default} [ {cases} ]")
     f.finish_branch()

@@ -15,7 +15,6 @@ from ...ir.builder import operands_of
 from ...ir.types import dense_ints
 from ...target.scopes import scope_for
 from .function_text import EMPTY_NODE, FunctionText, Handler
-from .spelling import type_text
 
 MEMORY = "llvm.memory"
 """Attribute of a call or of inline assembly: all it does to memory, in LLVM's words."""
@@ -79,11 +78,11 @@ def _load(f: FunctionText, op: Operation) -> None:
         if f.abi.checked:
             f.abi.access(f, op, None)
         else:
-            text = f"load {type_text(result.type)}, {f.typed(p)}{align_of(op)}"
+            text = f"load {f.type_text(result.type)}, {f.typed(p)}{align_of(op)}"
             f.names[result] = f.read(text + scope_of_read(f, op) if op.attributes else text)
         return
     words, tail, end = qualified
-    text = f"load {words}{type_text(result.type)}, {f.typed(p)}{tail}{align_of(op)}{end}{scope_of_read(f, op)}"
+    text = f"load {words}{f.type_text(result.type)}, {f.typed(p)}{tail}{align_of(op)}{end}{scope_of_read(f, op)}"
     if f.abi.checked:
         f.abi.access(f, op, text)
         return
@@ -169,7 +168,7 @@ def _system_wide(f: FunctionText, word: str, op: llvm.AtomicRMWOp) -> str:
     """An atomic that other devices and the host see; nothing where LLVM makes a loop of compare-and-swap, which has
     its scope, and for shared memory, which nobody else sees."""
     p, v = operands_of(op)
-    type_, place = type_text(v.type), type_text(p.type)
+    type_, place = f.type_text(v.type), f.type_text(p.type)
     space = {"ptr": "", "ptr addrspace(1)": ".global"}.get(place)
     if space is None:
         return ""
@@ -207,14 +206,14 @@ def _gep(f: FunctionText, op: Operation) -> None:
         at = ", ".join([f.typed(next(values)) if i == llvm.GEP_DYNAMIC else f"i32 {i}" for i in raw])
     flags = props["noWrapFlags"].value.data
     words = "".join(f"{w} " for w in no_wrap_words(flags)) if flags else ""
-    elem = type_text(props["elem_type"])
+    elem = f.type_text(props["elem_type"])
     (result,) = op.results
     f.names[result] = f.pure(f"getelementptr {words}{elem}, {f.typed(p)}, {at}")
 
 
 def _alloca(f: FunctionText, op: Operation) -> None:
     (n,) = operands_of(op)
-    elem, count = type_text(op.properties["elem_type"]), f.names[n]
+    elem, count = f.type_text(op.properties["elem_type"]), f.names[n]
     space = llvm.address_space(op.results[0].type)
     where = f", addrspace({space})" if space else ""
     # A known number of elements is an array, which LLVM splits into registers.
@@ -260,11 +259,16 @@ def _call_intrinsic(f: FunctionText, op: llvm.CallIntrinsicOp) -> None:
     count = dense_ints(props["operandSegmentSizes"])[0]
     if count != len(args):
         args = args[:count]
-    name = props["intrin"].data
+    name = f.spelling.intrinsic(props["intrin"].data)
     result = next(iter(op.results), None)
-    t = "void" if result is None else type_text(result.type)
+    if result is not None:
+        made = f.instead(props["intrin"].data, result.type, [f.names[a] for a in args], [a.type for a in args])
+        if made is not None:
+            f.names[result] = made
+            return
+    t = "void" if result is None else f.type_text(result.type)
     if name not in f.module.declarations:
-        f.module.declare(name, t, [type_text(a.type) for a in args])
+        f.module.declare(name, t, [f.type_text(a.type) for a in args])
     text = f"call {t} @{name}({f.typed_list(args)})"
     if result is not None:
         f.names[result] = f.assign(text + scope_of_read(f, op))

@@ -1,8 +1,13 @@
-"""LLVM's spelling of types, literals, names and flags."""
+"""LLVM's spelling of types, literals, names and flags.
+
+Code of the host is written by a `Spelling` of its own (`HOST`), in which a bf16 is an integer of its bits.
+"""
 
 from __future__ import annotations
 
+import re
 import struct
+from collections.abc import Collection
 from math import prod
 from typing import Any, cast
 
@@ -23,6 +28,7 @@ from xdsl.ir import Attribute
 from ...dialects.upstream import gpu, llvm
 from ...errors import DSLCompileError
 from ...ir.builder import elem_of
+from ...ir.fold import signed
 from ...ir.identity import by_identity
 
 _FLOATS: dict[type[Attribute], str] = {
@@ -31,52 +37,89 @@ _FLOATS: dict[type[Attribute], str] = {
     Float32Type: "float",
     Float64Type: "double",
 }
+_BF16 = re.compile(r"(?<=\.)(v\d+)?bf16(?=\.|$)")
 _MANGLED = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
 
 
-@by_identity
-def type_text(type_: Attribute) -> str:
-    """LLVM spelling of a type."""
-    return _spell(type_)
+class Spelling:
+    """How types and numbers are written; floats of some classes as integers of their bits, like all below 16 bits."""
 
+    def __init__(self, integers: Collection[type[Attribute]] = ()):
+        self._floats = {cls: text for cls, text in _FLOATS.items() if cls not in integers}
+        self.type_text = by_identity(self._spell)
+        """LLVM spelling of a type."""
 
-def _spell(type_: Attribute) -> str:
-    if isinstance(type_, IntegerType):
-        return f"i{type_.width.data}"  # pyright: ignore[reportUnknownMemberType]
-    if isinstance(type_, IndexType):
-        return "i64"
-    found = _FLOATS.get(type(type_))
-    if found is not None:
-        return found
-    if isinstance(type_, VectorType):
-        return f"<{prod(type_.get_shape())} x {type_text(cast(VectorType, type_).element_type)}>"
-    if isinstance(type_, llvm.LLVMPointerType):
-        space = llvm.address_space(type_)
-        return f"ptr addrspace({space})" if space else "ptr"
-    if isinstance(type_, llvm.StructType):
-        inner = ", ".join(type_text(t) for t in type_.fields)
-        return f"<{{ {inner} }}>" if type_.packed else f"{{ {inner} }}"
-    if isinstance(type_, llvm.LLVMArrayType):
-        return f"[{type_.size.data} x {type_text(type_.type)}]"
-    if isinstance(type_, gpu.AsyncTokenType):
-        return "ptr"
-    bits = getattr(type_, "bitwidth", None)
-    if bits is not None:
-        return f"i{bits}"
-    own = getattr(type_, "llvm_text", None)
-    if own is not None:
-        return own
-    raise DSLCompileError(f"type {type_} has no LLVM counterpart")
+    def _spell(self, type_: Attribute) -> str:
+        if isinstance(type_, IntegerType):
+            return f"i{type_.width.data}"  # pyright: ignore[reportUnknownMemberType]
+        if isinstance(type_, IndexType):
+            return "i64"
+        found = self._floats.get(type(type_))
+        if found is not None:
+            return found
+        if isinstance(type_, VectorType):
+            return f"<{prod(type_.get_shape())} x {self.type_text(cast(VectorType, type_).element_type)}>"
+        if isinstance(type_, llvm.LLVMPointerType):
+            space = llvm.address_space(type_)
+            return f"ptr addrspace({space})" if space else "ptr"
+        if isinstance(type_, llvm.StructType):
+            inner = ", ".join(self.type_text(t) for t in type_.fields)
+            return f"<{{ {inner} }}>" if type_.packed else f"{{ {inner} }}"
+        if isinstance(type_, llvm.LLVMArrayType):
+            return f"[{type_.size.data} x {self.type_text(type_.type)}]"
+        if isinstance(type_, gpu.AsyncTokenType):
+            return "ptr"
+        bits = getattr(type_, "bitwidth", None)
+        if bits is not None:
+            return f"i{bits}"
+        own = getattr(type_, "llvm_text", None)
+        if own is not None:
+            return own
+        raise DSLCompileError(f"type {type_} has no LLVM counterpart")
 
+    def mangle(self, type_: Attribute) -> str:
+        """Suffix of an overloaded intrinsic."""
+        if isinstance(type_, VectorType):
+            return f"v{prod(type_.get_shape())}{self.mangle(cast(VectorType, type_).element_type)}"
+        if isinstance(type_, llvm.LLVMPointerType):
+            return f"p{llvm.address_space(type_)}"
+        text = self.type_text(type_)
+        return _MANGLED.get(text, text)
 
-def mangle(type_: Attribute) -> str:
-    """Suffix of an overloaded intrinsic."""
-    if isinstance(type_, VectorType):
-        return f"v{prod(type_.get_shape())}{mangle(cast(VectorType, type_).element_type)}"
-    if isinstance(type_, llvm.LLVMPointerType):
-        return f"p{llvm.address_space(type_)}"
-    text = type_text(type_)
-    return _MANGLED.get(text, text)
+    def intrinsic(self, name: str) -> str:
+        """The full name of an overloaded intrinsic, on the types as they are written."""
+        return name if BFloat16Type in self._floats else _BF16.sub(r"\1i16", name)
+
+    def literal(self, value: Any, type_: Attribute) -> str:
+        """Text of a scalar constant."""
+        if isinstance(type_, IntegerType):
+            if type_.width.data == 1:  # pyright: ignore[reportUnknownMemberType]
+                return "true" if value else "false"
+            return str(int(value))
+        if isinstance(type_, IndexType):
+            return str(int(value))
+        if isinstance(type_, BFloat16Type) and BFloat16Type not in self._floats:
+            return str(signed(_bf16_bits(float(value)), 16))
+        return float_text(float(value), type_)
+
+    def splat(self, value: Any, type_: Attribute) -> str:
+        """Text of a number, or of a vector of nothing but it."""
+        elem = elem_of(type_)
+        text = self.literal(value, elem)
+        return text if elem is type_ else f"splat ({self.type_text(elem)} {text})"
+
+    def constant(self, attr: Attribute, type_: Attribute) -> str:
+        """Text of a constant by its attribute."""
+        if isinstance(attr, IntegerAttr | FloatAttr):
+            return self.literal(cast(Any, attr).value.data, type_)
+        if isinstance(attr, DenseIntOrFPElementsAttr):
+            elem = elem_of(type_)
+            word = self.type_text(elem)
+            values: list[Any] = list(cast(Any, attr).get_values())
+            if len(set(map(repr, values))) == 1:
+                return f"splat ({word} {self.literal(values[0], elem)})"
+            return f"<{', '.join(f'{word} {self.literal(v, elem)}' for v in values)}>"
+        raise DSLCompileError(f"no translation of constant {attr}")
 
 
 def bool_text(type_: Attribute) -> str:
@@ -93,15 +136,20 @@ def float_text(value: float, type_: Attribute) -> str:
         return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
     if isinstance(type_, Float16Type):
         return f"0xH{struct.unpack('<H', _packed('<e', value))[0]:04X}"
-    bits = struct.unpack("<I", _packed("<f", value))[0]
     if isinstance(type_, BFloat16Type):
-        if value != value:
-            return "0xR7FC0"
-        return f"0xR{((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16) & 0xFFFF:04X}"
+        return f"0xR{_bf16_bits(value):04X}"
+    bits = struct.unpack("<I", _packed("<f", value))[0]
     if isinstance(type_, Float32Type):
         rounded = struct.unpack("<f", struct.pack("<I", bits))[0]
         return f"0x{struct.unpack('<Q', struct.pack('<d', rounded))[0]:016X}"
     raise DSLCompileError(f"no literals of type {type_}")
+
+
+def _bf16_bits(value: float) -> int:
+    if value != value:
+        return 0x7FC0
+    bits = struct.unpack("<I", _packed("<f", value))[0]
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16) & 0xFFFF
 
 
 def _packed(form: str, value: float) -> bytes:
@@ -111,35 +159,14 @@ def _packed(form: str, value: float) -> bytes:
         return struct.pack(form, float("inf") if value > 0 else float("-inf"))
 
 
-def literal(value: Any, type_: Attribute) -> str:
-    """Text of a scalar constant."""
-    if isinstance(type_, IntegerType):
-        if type_.width.data == 1:  # pyright: ignore[reportUnknownMemberType]
-            return "true" if value else "false"
-        return str(int(value))
-    if isinstance(type_, IndexType):
-        return str(int(value))
-    return float_text(float(value), type_)
-
-
-def splat(value: Any, type_: Attribute) -> str:
-    """Text of a number, or of a vector of nothing but it."""
-    elem = elem_of(type_)
-    text = literal(value, elem)
-    return text if elem is type_ else f"splat ({type_text(elem)} {text})"
-
-
-def constant(attr: Attribute, type_: Attribute) -> str:
-    """Text of a constant by its attribute."""
-    if isinstance(attr, IntegerAttr | FloatAttr):
-        return literal(cast(Any, attr).value.data, type_)
-    if isinstance(attr, DenseIntOrFPElementsAttr):
-        elem = elem_of(type_)
-        values: list[Any] = list(cast(Any, attr).get_values())
-        if len(set(map(repr, values))) == 1:
-            return f"splat ({type_text(elem)} {literal(values[0], elem)})"
-        return f"<{', '.join(f'{type_text(elem)} {literal(v, elem)}' for v in values)}>"
-    raise DSLCompileError(f"no translation of constant {attr}")
+LLVM = Spelling()
+"""As LLVM has it."""
+HOST = Spelling((BFloat16Type,))
+"""For code of the host, where bf16 are integers (`host_text.py`)."""
+type_text = LLVM.type_text
+mangle = LLVM.mangle
+literal = LLVM.literal
+splat = LLVM.splat
 
 
 # --- names and words ----------------------------------------------------------------------------------------------

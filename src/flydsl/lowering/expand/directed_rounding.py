@@ -109,37 +109,6 @@ def rounded(b: Builder, x: SSAValue, mode: RoundingMode, type_: Attribute) -> SS
     return b.cast("bitcast", directed(b, x, mode, narrow, widen, elem_of(type_)), type_)
 
 
-def to_bfloat16(b: Builder, x: SSAValue, type_: Attribute) -> SSAValue:
-    """The nearest bfloat16, ties to even, of an f32 or f64, in integer arithmetic.
-
-    For the cpu stack: the instruction x86 has for it takes subnormals for zero, and the function of C libraries that
-    stands in for it is missing for doubles.
-    """
-    single = _shaped(x.type, f32)
-    if bit_width(elem_of(x.type)) > 32:
-        x = to_odd(b, x, single)
-    words, halves = (_shaped(x.type, IntegerType(n)) for n in (32, 16))
-    bits = b.cast("bitcast", x, words)
-    upper = b.int_binary("shrui", bits, b.const(16, words))
-    last = b.int_binary("andi", upper, b.const(1, words))
-    nearest = b.int_binary("addi", b.int_binary("addi", bits, b.const(0x7FFF, words)), last)
-    quiet = b.int_binary("ori", upper, b.const(0x40, words))
-    found = b.select(b.cmpf("uno", x, x), quiet, b.int_binary("shrui", nearest, b.const(16, words)))
-    return b.cast("bitcast", b.cast("trunci", found, halves), type_)
-
-
-def from_bfloat16(b: Builder, x: SSAValue) -> SSAValue:
-    """A bfloat16 as f32: the upper half of its bits.
-
-    For the cpu stack: between operations on bfloat16 LLVM may go back and forth by the instruction that takes
-    subnormals for zero.
-    """
-    words = _shaped(x.type, IntegerType(32))
-    halves = b.cast("bitcast", x, _shaped(x.type, IntegerType(16)))
-    raised = b.int_binary("shli", b.cast("extui", halves, words), b.const(16, words))
-    return b.cast("bitcast", raised, _shaped(x.type, f32))
-
-
 def to_odd(b: Builder, x: SSAValue, type_: Attribute) -> SSAValue:
     """The f32 neighbour whose last bit is set, unless `x` is one exactly: rounding that once more rounds `x` itself."""
     near = rounded(b, x, RoundingMode.toward_zero, type_)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from xdsl.dialects.builtin import IntegerType, bf16, f32
+from xdsl.dialects.builtin import IntegerType, f32
 from xdsl.ir import Operation
 
 from ...ir import arith
 from ...ir.builder import elem_of, operands_of
 from ...ir.types import bit_width
 from ..rebuild import Handler
-from .directed_rounding import from_bfloat16
 from .small_floats import like
 
 if TYPE_CHECKING:
@@ -35,8 +34,7 @@ def _cast(word: str, signed: bool) -> Handler:
             return
         if bit_width(elem_of(value.type)) == 16:
             # The limits are no numbers of f16.
-            single = like(value.type, f32)
-            value = from_bfloat16(b, value) if elem_of(value.type) == bf16 else b.cast("extf", value, single)
+            value = b.cast("extf", value, like(value.type, f32))
         bits = max(width, _NARROWEST)
         type_ = like(result.type, IntegerType(bits))
         # The conversion of what does not fit is poison, which a selection may leave alone.

@@ -20,7 +20,7 @@ from ...ir.enums import RoundingMode
 from ...ir.fold import FORMATS, FloatFormat, float_bits, signed
 from ...ir.types import bit_width, vector_type
 from ..rebuild import COMMON, Handler, Rebuilder
-from .directed_rounding import directed, from_bfloat16, mode_of, rounded, to_bfloat16, to_odd
+from .directed_rounding import directed, mode_of, rounded, to_odd
 
 _NAN = 0x7FC00000
 
@@ -217,19 +217,16 @@ def from_pairs(b: Builder, x: SSAValue, type_: Attribute) -> SSAValue:
 def _extf(r: Rebuilder, op: Operation) -> None:
     (x,) = operands_of(op)
     result, value = op.results[0], r.val(x)
-    by_hand = not r.converts_bf16
     if r.pairs_bf16 and elem_of(x.type) == bf16 and elem_of(result.type) == f32 and _even(x.type):
         r.vm[result] = from_pairs(r.b, value, result.type)
         return
-    if not is_small(x.type) and not (by_hand and elem_of(x.type) == bf16):
+    if not is_small(x.type):
         r.vm[result] = r.b.cast("extf", value, result.type)
         return
-    exact = decode(r.b, value, elem_of(x.type)) if is_small(x.type) else from_bfloat16(r.b, value)
+    exact = decode(r.b, value, elem_of(x.type))
     target = elem_of(result.type)
     if target == f32:
         r.vm[result] = exact
-    elif by_hand and target == bf16:
-        r.vm[result] = to_bfloat16(r.b, exact, result.type)
     else:
         name = "extf" if bit_width(target) > 32 else "truncf"
         r.vm[result] = r.b.cast(name, exact, result.type)
@@ -240,9 +237,7 @@ def _truncf(r: Rebuilder, op: Operation) -> None:
     result, value = op.results[0], r.val(x)
     mode = mode_of(op)
     if not is_small(result.type):
-        if mode is None and not r.converts_bf16 and elem_of(result.type) == bf16:
-            r.vm[result] = to_bfloat16(r.b, value, result.type)
-        elif mode is None:
+        if mode is None:
             r.copy(op)
         else:
             r.vm[result] = rounded(r.b, value, mode, result.type)

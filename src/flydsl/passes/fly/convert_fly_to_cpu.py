@@ -20,7 +20,6 @@ class Conversion(EmulatedInstructions, FlyConversion):
     spaces = dict(zip(AddressSpace, (0, 0, 0, 0), strict=True))
     features = features_of()
     native_math = HOST_MATH
-    converts_bf16 = False
     can_check = True
     extra = CAST_HANDLERS
 
