@@ -43,12 +43,15 @@ class Layout(Frozen):
 
     shape: IntTuple
     stride: IntTuple
-    _hash: int
-    _kind: int
+    _hash: int | None
+    _kind: int | None
 
     def __init__(self, shape: IntTuple, stride: IntTuple) -> None:
         frozen_set(self, "shape", shape)
         frozen_set(self, "stride", stride)
+        # Unset they would be asked for by exceptions, which take longer than making the layout.
+        frozen_set(self, "_hash", None)
+        frozen_set(self, "_kind", None)
 
     @property
     def rank(self) -> int:
@@ -66,12 +69,11 @@ class Layout(Frozen):
     @property
     def kind(self) -> int:
         """`STATIC`, `TYPED` or `VALUED`, see `int_tuple.kind_of`."""
-        try:
-            return self._kind
-        except AttributeError:
+        kind = self._kind
+        if kind is None:
             kind = max(kind_of(self.shape), kind_of(self.stride))
             frozen_set(self, "_kind", kind)
-            return kind
+        return kind
 
     @property
     def is_static(self) -> bool:
@@ -126,12 +128,11 @@ class Layout(Frozen):
         return self.shape == other.shape and self.stride == other.stride
 
     def __hash__(self) -> int:
-        try:
-            return self._hash
-        except AttributeError:
+        value = self._hash
+        if value is None:
             value = hash((self.shape, self.stride))
             frozen_set(self, "_hash", value)
-            return value
+        return value
 
     def draw(self, banks: int = 16) -> str:
         """An SVG picture of the offsets, coloured modulo `banks`; the shape must be static and of rank 1 or 2."""

@@ -39,15 +39,15 @@ def memo(fn: Callable[P, R]) -> Callable[P, R]:
     def remembered(*args: P.args, **kwargs: P.kwargs) -> R:
         if kwargs:
             return fn(*args, **kwargs)
-        try:
-            return cache[args]
-        except KeyError:
-            pass
-        result = fn(*args, **kwargs)
-        if not any(map(carries_values, args)):
-            if len(cache) >= _LIMIT:
-                cache.clear()
-            cache[args] = result
+        # Hashing takes longer than asking, and what carries values is never found.
+        if any(map(carries_values, args)):
+            return fn(*args, **kwargs)
+        found = cache.get(args, cache)
+        if found is not cache:
+            return cast(R, found)
+        if len(cache) >= _LIMIT:
+            cache.clear()
+        result = cache[args] = fn(*args, **kwargs)
         return result
 
     return remembered
