@@ -215,7 +215,8 @@ def _fill_locations(root: ast.AST, place: dict[str, object]) -> None:
             value = fields.get(name)
             if type(value) is list:
                 todo += zip(value, repeat(place))  # pyright: ignore[reportUnknownArgumentType]
-            elif value is not None:
+            # Half of all nodes are names that the source has: they have a place, and nothing in them needs one.
+            elif value is not None and not (type(value) is ast.Name and "end_col_offset" in value.__dict__):
                 todo.append((value, place))
 
 
