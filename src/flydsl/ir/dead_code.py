@@ -8,6 +8,8 @@ from typing import Any
 from xdsl.ir import Block, Operation
 from xdsl.traits import IsTerminator, Pure
 
+from .emitter import blocks_in
+
 PURE_CALL = "fly.pure"
 """Attribute of a `func.call` whose result depends on its operands alone."""
 
@@ -106,7 +108,7 @@ def mark_dead(
         op: Any = block.last_op
         while op is not None:
             for region in op.regions:
-                for inner in reversed(region.blocks):
+                for inner in reversed(blocks_in(region)):
                     visit(inner)
             if not op.regions and _can_drop(type(op)):  # pyright: ignore[reportUnknownArgumentType]
                 for result in op.results:
@@ -122,6 +124,6 @@ def mark_dead(
             op = op._prev_op
 
     for region in root.regions:
-        for block in reversed(region.blocks):
+        for block in reversed(blocks_in(region)):
             visit(block)
     return dead

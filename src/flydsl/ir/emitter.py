@@ -121,6 +121,16 @@ def make_data(cls: type[D], value: object) -> D:
     return made
 
 
+def blocks_in(region: Region) -> list[Block]:
+    """The blocks of a region, one mostly: `region.blocks` asks for each in Python, and says the end by an exception."""
+    found: list[Block] = []
+    block = region._first_block
+    while block is not None:
+        found.append(block)
+        block = block._next_block
+    return found
+
+
 def ops_in(block: Block) -> Iterator[Operation]:
     """The ops of a block and of everything in it, outer ones first: `block.walk()` in a third of its time."""
     todo: list[Operation | None] = [block._first_op]
@@ -130,7 +140,7 @@ def ops_in(block: Block) -> Iterator[Operation]:
             yield op
             if op.regions:
                 todo.append(op._next_op)
-                inner = [b._first_op for region in op.regions for b in region.blocks]
+                inner = [b._first_op for region in op.regions for b in blocks_in(region)]
                 inner.reverse()
                 todo += inner
                 break

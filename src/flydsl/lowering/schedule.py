@@ -13,7 +13,7 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from ..ir.arith import ConstantOp
 from ..ir.dead_code import is_pure
-from ..ir.emitter import relink
+from ..ir.emitter import blocks_in, relink
 
 _ANCHORED: dict[type[Operation], bool] = {}
 
@@ -32,8 +32,9 @@ def schedule(root: Operation) -> None:
     needed: set[int] = set()
     _mark_needed(root, needed)
     for region in root.regions:
-        for block in region.blocks:
-            _order(block, len(region.blocks) == 1, needed)
+        blocks = blocks_in(region)
+        for block in blocks:
+            _order(block, len(blocks) == 1, needed)
 
 
 def _order(block: Block, single: bool, needed: set[int]) -> list[SSAValue]:
@@ -71,8 +72,9 @@ def _order(block: Block, single: bool, needed: set[int]) -> list[SSAValue]:
         elif op.regions:
             demand(op._operands)
             for region in op.regions:
-                for inner in region.blocks:
-                    demand(_order(inner, len(region.blocks) == 1, needed))
+                blocks = blocks_in(region)
+                for inner in blocks:
+                    demand(_order(inner, len(blocks) == 1, needed))
             order.append(op)
         elif id(op) not in placed and (not single or not pure(kind) or (_is_anchored(kind) and id(op) in needed)):
             placed.add(id(op))
@@ -86,7 +88,7 @@ def _order(block: Block, single: bool, needed: set[int]) -> list[SSAValue]:
 def _mark_needed(root: Any, needed: set[int]) -> None:
     """Add the ids of the ops in an op that something that acts needs; users stand behind what they use."""
     for region in root.regions:
-        for block in reversed(region.blocks):
+        for block in reversed(blocks_in(region)):
             op: Any = block.last_op
             while op is not None:
                 if op.regions:

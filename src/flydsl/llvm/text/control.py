@@ -94,10 +94,10 @@ def _if(f: FunctionText, op: scf.IfOp) -> None:
     yes, no, first = f.new_label(), f.new_label(), len(f.lines)
     f.line(f"br i1 {f.names[cond]}, label %{yes}, label %{no}")
     f.place(op, first)
-    after = "" if op.false_region.blocks else no
+    after = no if op.false_region.first_block is None else ""
     incoming: list[tuple[list[str], str]] = []
     for label, region in ((yes, op.true_region), (no, op.false_region)):
-        if not region.blocks:
+        if region.first_block is None:
             continue
         f.start(label)
         end = f.region(region.block)

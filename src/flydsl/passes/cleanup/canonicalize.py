@@ -19,7 +19,7 @@ from ...dialects.upstream import gpu, scf, vector
 from ...ir import arith
 from ...ir.builder import operands_of
 from ...ir.dead_code import is_pure
-from ...ir.emitter import SSA_CLASSES, ops_in
+from ...ir.emitter import SSA_CLASSES, blocks_in, ops_in
 from ...ir.types import bit_width, dense_ints
 from ...lowering.folding import FoldingBuilder, slice_start
 from ...lowering.lanes import Lanes, lanes_in
@@ -199,7 +199,7 @@ def is_unsettled(module: ModuleOp) -> bool:
     """Whether an if or loop is left that goes, or gives something that nobody takes or that is known otherwise."""
     todo = list(module.regions)
     while todo:
-        for block in todo.pop().blocks:
+        for block in blocks_in(todo.pop()):
             op: Any = block.first_op
             while op is not None:
                 if op.regions:

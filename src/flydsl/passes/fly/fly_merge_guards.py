@@ -18,7 +18,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from ...dialects.upstream import llvm, scf
 from ...ir.builder import elem_of, operands_of
 from ...ir.dead_code import is_pure
-from ...ir.emitter import ops_in
+from ...ir.emitter import blocks_in, ops_in
 from ...ir.identity import by_identity
 from ..base import Pass
 
@@ -27,7 +27,7 @@ def _blocks(module: ModuleOp) -> Iterator[tuple[Block, list[scf.IfOp]]]:
     """Blocks with several reading branches under one condition, and these branches; inner blocks first."""
     todo, found = list(module.regions), list[tuple[Block, list[scf.IfOp]]]()
     while todo:
-        for block in todo.pop().blocks:
+        for block in blocks_in(todo.pop()):
             branches: list[scf.IfOp] = []
             op: Any = block.first_op
             while op is not None:

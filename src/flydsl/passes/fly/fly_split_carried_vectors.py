@@ -19,6 +19,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from ...dialects.upstream import scf, vector
 from ...ir import arith
 from ...ir.builder import i64_list, operands_of
+from ...ir.emitter import blocks_in
 from ...ir.types import bit_width, vector_type
 from ...lowering.lanes import lanes_in
 from ..base import Pass
@@ -94,7 +95,7 @@ def _slots(module: ModuleOp) -> list[Slot]:
     found: list[Slot] = []
     todo = list(module.regions)
     while todo:
-        for block in todo.pop().blocks:
+        for block in blocks_in(todo.pop()):
             op: Any = block.first_op
             while op is not None:
                 if op.regions:

@@ -127,12 +127,12 @@ def if_else(r: Regions, op: scf.IfOp) -> None:
     exits: list[Exit] = []
     r.carry.append(())
     for region in op.regions:
-        if not region.blocks and not roots:
+        if region.first_block is None and not roots:
             regions.append(Region())
             continue
         new = Block()
         with b.region(new):
-            if region.blocks:
+            if region.first_block is not None:
                 r.walk(region.block)
             else:
                 b.opn(scf.YieldOp, (), ())

@@ -18,6 +18,7 @@ from ....dialects.fly.ops import OPS
 from ....dialects.fly.types import MemRefType, PointerType
 from ....ir.builder import operands_of
 from ....ir.dead_code import is_pure
+from ....ir.emitter import blocks_in
 from ....ir.enums import AddressSpace
 from ....lowering.folding import FoldingBuilder
 from ....lowering.lanes import Lanes
@@ -155,7 +156,7 @@ class RegisterValues:
     def _scan(self, op: Operation, stored: set[Root], read: set[Root]) -> None:
         dead = self._dead
         for region in op.regions:
-            for block in region.blocks:
+            for block in blocks_in(region):
                 inner: Any = block.first_op
                 while inner is not None:
                     if inner.regions:
@@ -289,7 +290,7 @@ def _drop_users(value: SSAValue) -> None:
 
 def is_idle(region: Region) -> bool:
     """Whether a branch does nothing."""
-    return not region.blocks or region.block.first_op is region.block.last_op
+    return region.first_block is None or region.block.first_op is region.block.last_op
 
 
 def _arguments(carried: Carried) -> Sequence[SSAValue]:

@@ -12,6 +12,7 @@ from ....dialects.fly.ops import OPS
 from ....dialects.fly.types import PointerType
 from ....dialects.upstream import gpu
 from ....ir.builder import operands_of
+from ....ir.emitter import blocks_in
 from ....ir.types import vector_type
 from ....lowering import value_operands
 from ....lowering.folding import FoldingBuilder
@@ -96,7 +97,7 @@ def _without_values(function: Operation, dead: set[int]) -> set[SSAValue]:
     kept: set[SSAValue] = set()
     todo = list(function.regions)
     while todo:
-        for block in todo.pop().blocks:
+        for block in blocks_in(todo.pop()):
             op: Operation | None = block.first_op
             while op is not None:
                 todo += op.regions
