@@ -74,13 +74,13 @@ PAIR = 8.04e10
 RATES = Rates()
 OTHERS = Rates(
     clock=1.53e9, l2=54.1, l2_alone=59.2, ragged=1.94, memory=4.12e12, overlap=8.0, products=0.933, shared=0.145,
-    crowding=32.0, step=56.8, latency=2838.0, start=2915.0, cluster=850.0, store=55.4, turns=1.0, peer=15.95,
+    crowding=32.0, step=56.8, latency=2838.0, start=2915.0, cluster=1367.0, store=55.4, turns=1.0, peer=15.95,
     gather=48.0, slices=4098.0, news=5000.0, part=0.0, shared_rows=0.0, met=0.0,
 )  # fmt: skip
 """For operands of 32 bits, which were fitted at another time."""
 BYTES = Rates(
     clock=1.686e9, l2=60.6, l2_alone=64.0, ragged=1.80, memory=3.2e12, overlap=5.51, products=0.829, shared=0.164,
-    crowding=10.2, step=28.6, latency=3315.0, start=3432.0, cluster=620.0, store=22.4, turns=1.03, peer=6.72,
+    crowding=10.2, step=28.6, latency=3315.0, start=3432.0, cluster=1193.0, store=22.4, turns=1.03, peer=6.72,
     gather=40.6, slices=1738.0, news=4996.0, part=0.0, shared_rows=0.0, met=0.0,
 )  # fmt: skip
 """For operands of 8 bits: 762 times of 66 random shapes; `store`, `turns` and what `promoted` has, 273 of 37 later."""
