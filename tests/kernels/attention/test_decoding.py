@@ -129,7 +129,7 @@ def test_small_pages_as_they_are(d: int, rng: np.random.Generator, emulate, monk
         compare((out[b : b + 1], lse[b : b + 1]), q[b : b + 1], *dense[b])
 
 
-ENGINE, THREADS = Wanted(by_threads=False, ahead=True), Wanted(by_threads=True, ahead=True)
+ENGINE, THREADS = Wanted(by_threads=False), Wanted(by_threads=True)
 
 
 @pytest.mark.parametrize(
@@ -137,11 +137,11 @@ ENGINE, THREADS = Wanted(by_threads=False, ahead=True), Wanted(by_threads=True, 
     [
         (1, 64, 64, THREADS),
         (3, 64, 64, THREADS._replace(splits=3)),
-        (8, 128, 128, THREADS._replace(splits=2, chunked=True)),
+        (8, 128, 128, THREADS._replace(splits=2)),
         (16, 64, 64, ENGINE._replace(splits=2)),
         (16, 64, 64, THREADS),
         (32, 96, 64, THREADS._replace(dynamic=False)),
-        (32, 64, 64, ENGINE._replace(splits=3, chunked=True)),
+        (32, 64, 64, ENGINE._replace(splits=3)),
         (64, 48, 80, THREADS),
         (96, 64, 128, THREADS),
         (128, 64, 64, ENGINE),

@@ -49,10 +49,8 @@ class Wanted(NamedTuple):
 
     tile: Tile | None = None
     by_threads: bool | None = None
-    ahead: bool | None = None
     dynamic: bool | None = None
     splits: int | None = None
-    chunked: bool = False
 
 
 def strides_of(x: Array, packed: bool) -> tuple[int, int, int, int]:
@@ -107,7 +105,6 @@ def on_hopper(
     if out.strides[-1] != 1 or out.address % 4 or any(s % 2 for s in out.strides[:-1]):
         return None
     by_threads = threads_fetch(r.page, size) if w.by_threads is None else w.by_threads
-    ahead = r.page > 0 if w.ahead is None else w.ahead
     few = tile_for_few(r.d, r.dv, 0 if by_threads else r.page, size)
     if r.page and not by_threads and few.n % r.page and r.page % few.n:
         return None
@@ -123,17 +120,17 @@ def on_hopper(
         row_out, head_out = head_out, r.group * head_out
     unequal = right is not None or r.left is not None or r.packed_q or r.packed_k or r.used_k
     dynamic = unequal if w.dynamic is None else w.dynamic
-    fixed = r.page if by_threads and ahead and r.page & (r.page - 1) == 0 else 0
+    fixed = r.page if by_threads and r.page & (r.page - 1) == 0 else 0
     form = Form(
         right is not None, r.left is not None, r.softcap != 0, dynamic, r.packed_q, r.packed_k, r.used_k,
-        min(r.page, 1 if by_threads else few.n), dropout=r.dropout, by_threads=by_threads, ahead=ahead, page_keys=fixed,
+        min(r.page, 1 if by_threads else few.n), dropout=r.dropout, by_threads=by_threads, page_keys=fixed,
     )  # fmt: skip
     steps = (row_q, head_q, batch_q, *engine_strides(r.k, r.packed_k), *engine_strides(r.v, r.packed_k))
     lse_strides = (queries, 0 if r.packed_q else heads * queries)
     inner = r.scale / r.softcap if r.softcap else 0.0
     pages = (r.page, r.k.shape[0]) if r.page else (r.keys, 1 if r.packed_k else r.batches)
     rows = (queries, pages[0], 1 if r.packed_q else r.batches, pages[1])
-    form_of_parts, form_of_engine = form._replace(split=True, chunked=w.chunked), form._replace(engine=True)
+    form_of_parts, form_of_engine = form._replace(split=True), form._replace(engine=True)
     # Where there is one of a kind its stride says nothing.
     out_strides = tuple(
         r.dv if e == 1 else s for s, e in zip((row_out, head_out, batch_out), (queries, heads, r.batches), strict=True)

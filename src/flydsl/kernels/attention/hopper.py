@@ -27,9 +27,8 @@ from .fetching import (
     Source,
     ask_pages,
     bring_rows,
-    copy_rows,
+    elected,
     fetch,
-    fetch_pages,
     load_map,
     look_up,
     rows_of,
@@ -116,22 +115,22 @@ def attention_kernel(
     if role == 0:
         if fx.const_expr(tile.consumers > 1):
             nv.setmaxnreg(few, increase=False)
-        # The copy engine is asked for pages by as many threads as a warp has, each for its own; for all else by one.
-        if tid < (128 if form.by_threads else 32 if form.page else 1):
+        asks = form.asks(tile.n)
+        if elected(tid) if asks == 1 else tid < asks:
+            leads = fx.Boolean(True) if asks == 1 else tid == 0
             stage, phase, phase_q = fx.Int32(0), fx.Int32(1), fx.Int32(1)
             at, count = first, fx.Int32(0)
             told = form.dynamic and form.by_threads
             if fx.const_expr(told):
-                if tid == 0:
+                if leads:
                     publish(turns, count, at)
                 at = receive(turns, count)
-            ahead = form.ahead and form.page > 0
-            held_rows = rows_of(tile, form).many if ahead else 1
+            held_rows = rows_of(tile, form).many if form.page else 1
             entries = fx.make_rmem_tensor(fx.make_layout(held_rows, 1), fx.Int32)
             while at < tiles:
                 taken = at
                 if fx.const_expr(form.dynamic):
-                    if tid == 0:
+                    if leads:
                         taken = fx.Int32(fx.atomic_add(cast("fx.Pointer", counters), 1, syncscope="device"))
                         if fx.const_expr(not told):
                             publish(turns, count, at)
@@ -142,80 +141,65 @@ def attention_kernel(
                     phase_q = phase_q ^ 1
                     row = work.first_query + work.block * tile.m
                     batch = fx.Int32(0) if form.packed_q else work.batch
-                    if tid == 0:
+                    if leads if asks == 1 else elected(tid):
                         full_q.expect_tx(tile.size * tile.m * tile.d)
                         fetch(load_q, base_q, full_q, row, work.head, batch, tile.m, tile.d, tile.size)
                     kv_head = work.head // numbers.group
                     batch = fx.Int32(0) if form.packed_k else work.batch
-                    if fx.const_expr(ahead):
+                    if fx.const_expr(form.page):
                         look_up(entries, high - 1, work, table, numbers, tile, form)
                     for i in range(high - low):
                         step = high - 1 - i
                         row = work.first_key + step * tile.n
-                        pages = [entries[j] for j in range(held_rows)] if ahead else []
-                        if fx.const_expr(ahead):
+                        pages = [entries[j] for j in range(held_rows)] if form.page else []
+                        if fx.const_expr(form.page):
                             look_up(entries, step - 1, work, table, numbers, tile, form)
                         place_k, place_v = base_k + stage * (tile.n * tile.d), base_v + stage * (tile.n * tile.columns)
                         fx.ktrace.range_push("wait empty")
                         empty_k[stage].wait(phase)
                         fx.ktrace.range_pop()
                         fx.ktrace.range_push("issue keys")
-                        if fx.const_expr(not form.by_threads):
-                            if tid == 0:
-                                full_k[stage].expect_tx(tile.size * tile.n * tile.d)
-                        if fx.const_expr(form.by_threads and form.ahead):
+                        if fx.const_expr(form.by_threads):
                             bring_rows(
                                 of_keys, place_k, full_k[stage], step * tile.n, kv_head, work, pages, numbers, tile,
                                 form, tile.d,
                             )  # fmt: skip
-                        elif fx.const_expr(form.by_threads):
-                            copy_rows(
-                                of_keys, place_k, full_k[stage], step * tile.n, kv_head, work, table, numbers, tile,
-                                form, tile.d,
-                            )  # fmt: skip
-                        elif fx.const_expr(form.page and form.ahead):
-                            ask_pages(
-                                map_k, place_k, full_k[stage], row, kv_head, pages, numbers, tile, form, tile.d
-                            )  # fmt: skip
-                        elif fx.const_expr(form.page):
-                            fetch_pages(
-                                map_k, place_k, full_k[stage], row, kv_head, work, table, numbers, tile, form, tile.d
-                            )  # fmt: skip
                         else:
-                            fetch(map_k, place_k, full_k[stage], row, kv_head, batch, tile.n, tile.d, tile.size)
+                            if leads:
+                                full_k[stage].expect_tx(tile.size * tile.n * tile.d)
+                            if fx.const_expr(form.page):
+                                ask_pages(
+                                    map_k, place_k, full_k[stage], row, kv_head, pages, numbers, tile, form, tile.d
+                                )  # fmt: skip
+                            else:
+                                fetch(map_k, place_k, full_k[stage], row, kv_head, batch, tile.n, tile.d, tile.size)
                         fx.ktrace.range_pop()
                         fx.ktrace.range_push("wait empty")
                         empty_v[stage].wait(phase)
                         fx.ktrace.range_pop()
                         fx.ktrace.range_push("issue values")
-                        if fx.const_expr(not form.by_threads):
-                            if tid == 0:
-                                full_v[stage].expect_tx(tile.size * tile.n * tile.dv)
-                        if fx.const_expr(form.by_threads and form.ahead):
+                        if fx.const_expr(form.by_threads):
                             bring_rows(
                                 of_values, place_v, full_v[stage], step * tile.n, kv_head, work, pages, numbers, tile,
                                 form, tile.dv,
                             )  # fmt: skip
-                        elif fx.const_expr(form.by_threads):
-                            copy_rows(
-                                of_values, place_v, full_v[stage], step * tile.n, kv_head, work, table, numbers, tile,
-                                form, tile.dv,
-                            )  # fmt: skip
-                        elif fx.const_expr(tile.fp8):
-                            if tid == 0:
-                                line = kv_head * numbers.value_steps + first_step(work, tile.n, numbers, form.packed_k)
-                                width = span(tile.n, 1)
-                                fetch_turned(map_v, place_v, full_v[stage], line + step, tile.n, tile.columns, width)
-                        elif fx.const_expr(form.page and form.ahead):
-                            ask_pages(
-                                map_v, place_v, full_v[stage], row, kv_head, pages, numbers, tile, form, tile.dv
-                            )  # fmt: skip
-                        elif fx.const_expr(form.page):
-                            fetch_pages(
-                                map_v, place_v, full_v[stage], row, kv_head, work, table, numbers, tile, form, tile.dv
-                            )  # fmt: skip
                         else:
-                            fetch(map_v, place_v, full_v[stage], row, kv_head, batch, tile.n, tile.dv)
+                            if leads:
+                                full_v[stage].expect_tx(tile.size * tile.n * tile.dv)
+                            if fx.const_expr(tile.fp8):
+                                if leads:
+                                    line = kv_head * numbers.value_steps
+                                    line = line + first_step(work, tile.n, numbers, form.packed_k)
+                                    width = span(tile.n, 1)
+                                    fetch_turned(
+                                        map_v, place_v, full_v[stage], line + step, tile.n, tile.columns, width
+                                    )  # fmt: skip
+                            elif fx.const_expr(form.page):
+                                ask_pages(
+                                    map_v, place_v, full_v[stage], row, kv_head, pages, numbers, tile, form, tile.dv
+                                )  # fmt: skip
+                            else:
+                                fetch(map_v, place_v, full_v[stage], row, kv_head, batch, tile.n, tile.dv)
                         fx.ktrace.range_pop()
                         stage = stage + 1
                         if stage == stages:
@@ -223,16 +207,16 @@ def attention_kernel(
                             phase = phase ^ 1
                 # Asked for when the tile began, and not waited for before it ends.
                 if fx.const_expr(told):
-                    if tid == 0:
+                    if leads:
                         publish(turns, count + 1, stride + taken)
                     at = receive(turns, count + 1)
                 else:
-                    if fx.const_expr(form.dynamic and form.page):
+                    if fx.const_expr(form.dynamic and asks > 1):
                         taken = fx.shuffle_idx(taken, 0, 32)
                     at = stride + taken
                 count = count + 1
             if fx.const_expr(form.dynamic):
-                if tid == 0:
+                if leads:
                     if fx.const_expr(not told):
                         publish(turns, count, at)
                     # The last block to come here leaves zeros for the next launch.
@@ -316,7 +300,7 @@ def attention_kernel(
             else:
                 at = at + stride
         if fx.const_expr(form.engine):
-            if member == 0:
+            if elected(member):
                 nv.tma_wait(0)
         if fx.const_expr(tile.pingpong and tile.consumers > 1):
             if consumer == 0:

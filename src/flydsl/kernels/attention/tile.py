@@ -8,6 +8,8 @@ from typing import NamedTuple
 SHARED_BYTES = 232448
 """What a block of sm_90 may have."""
 BARRIER_BYTES = 256
+BOXES = 8
+"""Pages of a step that one thread asks for."""
 
 
 class Tile(NamedTuple):
@@ -138,12 +140,15 @@ class Form(NamedTuple):
     dropout: bool = False
     by_threads: bool = False
     """Threads bring keys and values, 16 bytes at a time; else the copy engine."""
-    ahead: bool = False
-    """Entries of the page table are read a step before they are needed, once for keys and values."""
-    chunked: bool = False
-    """Parts are as long as the longest sequence's; else each sequence is cut into as many as it."""
     page_keys: int = 0
     """Keys of a page, where they are a power of two and compiled in; 0 if they are a number of the launch."""
+
+    def asks(self, n: int) -> int:
+        """Threads that bring a step's `n` keys and values, or ask the copy engine for them: one, or where there are
+        more boxes than that one has time for, as many as a warp has."""
+        if self.by_threads:
+            return 128
+        return 1 if n <= BOXES * (self.page or n) else 32
 
 
 class Turned(NamedTuple):

@@ -126,13 +126,8 @@ def steps_of(work: Work, tile: Tile, form: Form, numbers: Numbers) -> tuple[fx.I
     if form.split:
         # A part of the steps, perhaps none.
         count = fx.max(high - begin, 0)
-        if form.chunked:
-            each = fx.ceildiv(fx.ceildiv(numbers.keys, tile.n), numbers.splits)
-            high = begin + fx.min(each * (work.split + 1), count)
-            begin = begin + fx.min(each * work.split, count)
-        else:
-            high = begin + count * (work.split + 1) // numbers.splits
-            begin = begin + count * work.split // numbers.splits
+        high = begin + count * (work.split + 1) // numbers.splits
+        begin = begin + count * work.split // numbers.splits
     return begin, high
 
 
