@@ -72,7 +72,7 @@ def test_few_blocks_take_many_tiles_of_pages(page: int, rng: np.random.Generator
         table=describe("block_table", table), used_k=describe("seqlens_k", used),
     )  # fmt: skip
     monkeypatch.setattr(calls, "tile_for_few", lambda d, dv, page, size: Tile(d, dv, 32, 1))
-    monkeypatch.setattr(calls, "splits_for", lambda *_: 1)
+    monkeypatch.setattr(calls, "parts_for", lambda *_: 1)
     run = calls.on_hopper(request, describe("out", out), Target(GPUTarget.parse("cuda:sm_90a"), 2))
     assert run is not None
     none = (None, None, None)
@@ -87,9 +87,9 @@ def test_few_blocks_take_many_tiles_of_pages(page: int, rng: np.random.Generator
 
 
 def test_who_brings_pages():
-    for page in (1, 2, 4, 8, 5, 24, 48, 96, 160):
+    for page in (1, 2, 4, 8, 16, 5, 24, 48, 96, 160):
         assert threads_fetch(page, 2)
-    for page in (0, 16, 32, 64, 128, 256, 1024):
+    for page in (0, 32, 64, 128, 256, 1024):
         assert not threads_fetch(page, 2)
         assert not page or tile_for_few(128, 128, page).n % min(page, 128) == 0
     assert not threads_fetch(1, 1)

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias, cast
 from ..matmul.arrays import Array, HostArray, in_line
 from ..matmul.calls import Target
 from ..matmul.workspace import scratch
-from .plan import FEW, heads_together, splits_for, threads_fetch, tile_for, tile_for_few
+from .plan import FEW, heads_together, parts_for, splits_for, threads_fetch, tile_for, tile_for_few
 from .request import FP8, HALF, Request, factor_steps, factors_of
 from .softmax import LOG2E
 from .tile import Form, Tile, Turned, span
@@ -119,7 +119,8 @@ def on_hopper(
         row_q, head_q = head_q, r.group * head_q
         row_out, head_out = head_out, r.group * head_out
     unequal = right is not None or r.left is not None or r.packed_q or r.packed_k or r.used_k
-    dynamic = unequal if w.dynamic is None else w.dynamic
+    # A single query's tiles are read as memory gives them: whoever has been given more has time for another.
+    dynamic = unequal or packs if w.dynamic is None else w.dynamic
     fixed = r.page if by_threads and r.page & (r.page - 1) == 0 else 0
     form = Form(
         right is not None, r.left is not None, r.softcap != 0, dynamic, r.packed_q, r.packed_k, r.used_k,
@@ -150,13 +151,20 @@ def on_hopper(
         cut = cut if w.tile is None else w.tile
         more = () if stream is None else (stream,)
         units = -(-longest_q // cut.m) * heads * r.batches
-        blocks = where.processors * cut.blocks
-        splits = 1 if r.packed_q else w.splits or splits_for(units, -(-longest_k // cut.n), blocks)
+        blocks, steps_k = where.processors * cut.blocks, -(-longest_k // cut.n)
+        lines = r.batches * heads * longest_q
+        if r.packed_q:
+            splits = 1
+        elif w.splits:
+            splits = w.splits
+        elif cut.consumers == 1:
+            splits = parts_for(units, steps_k, lines, cut, where.processors, r.packed_k or r.used_k)
+        else:
+            splits = splits_for(units, steps_k, blocks)
         steps_out, split_strides, sinks = out_strides, (0, 0), given.sinks
         kind = form_of_engine if by_engine and cut.has_room else form
         result, lse = given.out, given.lse
         if splits > 1:
-            lines = r.batches * heads * longest_q
             result = scratch(given.out, "attention parts", splits * lines * r.dv, "float32", stream)
             lse = scratch(given.out, "attention heights", splits * lines, "float32", stream)
             steps_out = (r.dv, longest_q * r.dv, heads * longest_q * r.dv)
