@@ -14,6 +14,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.kernels import attention
 from flydsl.kernels.attention import calls
+from flydsl.kernels.attention.calls import Wanted
 from flydsl.kernels.attention.plan import threads_fetch, tile_for_few
 from flydsl.kernels.attention.request import check
 from flydsl.kernels.attention.tile import Tile
@@ -71,7 +72,7 @@ def test_few_blocks_take_many_tiles_of_pages(page: int, rng: np.random.Generator
         table=describe("block_table", table), used_k=describe("seqlens_k", used),
     )  # fmt: skip
     monkeypatch.setattr(calls, "tile_for_few", lambda d, dv, page, size: Tile(d, dv, 32, 1))
-    monkeypatch.setattr(calls, "splits_for", lambda *_: 1)
+    monkeypatch.setattr(calls, "parts_for", lambda *_: 1)
     run = calls.on_hopper(request, describe("out", out), Target(GPUTarget.parse("cuda:sm_90a"), 2))
     assert run is not None
     none = (None, None, None)
@@ -86,9 +87,9 @@ def test_few_blocks_take_many_tiles_of_pages(page: int, rng: np.random.Generator
 
 
 def test_who_brings_pages():
-    for page in (1, 2, 4, 8, 5, 24, 48, 96, 160):
+    for page in (1, 2, 4, 8, 16, 5, 24, 48, 96, 160):
         assert threads_fetch(page, 2)
-    for page in (0, 16, 32, 64, 128, 256, 1024):
+    for page in (0, 32, 64, 128, 256, 1024):
         assert not threads_fetch(page, 2)
         assert not page or tile_for_few(128, 128, page).n % min(page, 128) == 0
     assert not threads_fetch(1, 1)
@@ -125,4 +126,58 @@ def test_small_pages_as_they_are(d: int, rng: np.random.Generator, emulate, monk
     out, lse = attention(q, k, v, block_table=table, seqlens_k=used, return_lse=True)
     assert not out[0].any() and torch.isneginf(lse[0]).all()
     for b in (1, 2):
+        compare((out[b : b + 1], lse[b : b + 1]), q[b : b + 1], *dense[b])
+
+
+ENGINE, THREADS = Wanted(by_threads=False), Wanted(by_threads=True)
+
+
+@pytest.mark.parametrize(
+    ("page", "d", "dv", "wanted"),
+    [
+        (1, 64, 64, THREADS),
+        (3, 64, 64, THREADS._replace(splits=3)),
+        (8, 128, 128, THREADS._replace(splits=2)),
+        (16, 64, 64, ENGINE._replace(splits=2)),
+        (16, 64, 64, THREADS),
+        (32, 96, 64, THREADS._replace(dynamic=False)),
+        (32, 64, 64, ENGINE._replace(splits=3)),
+        (64, 48, 80, THREADS),
+        (96, 64, 128, THREADS),
+        (128, 64, 64, ENGINE),
+        (256, 64, 64, ENGINE._replace(dynamic=False)),
+        (0, 64, 64, THREADS._replace(splits=2)),
+        (0, 64, 64, Wanted(Tile(64, 64, 64, 1, 3, blocks=2))),
+    ],
+)
+def test_every_way_to_bring_keys(
+    page: int, d: int, dv: int, wanted: Wanted, rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch
+):
+    """Pages in any order, lengths that end anywhere in them and in steps, and what lies behind is not finite."""
+    monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
+    emulate("sm_90a")
+    lengths, room, each = [0, 1, 129, 300, 256], 300, page or 300
+    width = -(-room // each)
+    where = rng.permutation(len(lengths) * width) if page else np.arange(len(lengths))
+    table = torch.from_numpy(where.reshape(len(lengths), width).astype("i4"))
+    k, v = (torch.full((len(where), each, 2, e), float("nan"), dtype=torch.bfloat16) for e in (d, dv))
+    dense = [(random(rng, 1, n, 2, d), random(rng, 1, n, 2, dv)) for n in lengths]
+    for b, n in enumerate(lengths):
+        for start in range(0, n, each):
+            count = min(each, n - start)
+            for pool, rows in zip((k, v), dense[b], strict=True):
+                pool[table[b, start // each], :count] = rows[0, start : start + count]
+    q, used = random(rng, len(lengths), 1, 8, d), torch.tensor(lengths, dtype=torch.int32)
+    out, lse = torch.full((len(lengths), 1, 8, dv), float("nan"), dtype=q.dtype), torch.empty(len(lengths), 8, 1)
+    given = table if page else None
+    request = check(
+        *(describe(name, x) for name, x in zip("qkv", (q, k, v), strict=True)), False, None, None, None,
+        table=None if given is None else describe("block_table", given), used_k=describe("seqlens_k", used),
+    )  # fmt: skip
+    run = calls.on_hopper(request, describe("out", out), Target(GPUTarget.parse("cuda:sm_90a"), 3), None, wanted)
+    assert run is not None
+    none = (None, None, None)
+    run(calls.Given(q, k, v, out, lse, None, None, None, None, None, used, given, none, (0, 0, 1.0)), 1, room, None)
+    assert not out[0].any() and torch.isneginf(lse[0]).all()
+    for b in range(1, len(lengths)):
         compare((out[b : b + 1], lse[b : b + 1]), q[b : b + 1], *dense[b])

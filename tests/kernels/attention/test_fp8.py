@@ -84,6 +84,7 @@ def test_sums_of_ones(
 ):  # fmt: skip
     """Without a result for them, sums of weights are products; scores may be negative all of them."""
     monkeypatch.setattr(calls, "splits_for", lambda *numbers: 1)
+    monkeypatch.setattr(calls, "parts_for", lambda *numbers: 1)
     q, k, v = bytes_of(rng, 1, 200, 2, 32), bytes_of(rng, 1, 300, 1, 32), bytes_of(rng, 1, 300, 1, 80)
     q, k = q.float().abs().to(FP8), (sign * k.float().abs()).to(FP8)
     out = attention(q, k, v, causal=causal)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from flydsl.kernels.attention.combine import combine
-from flydsl.kernels.attention.plan import FEW, MOST, splits_for
+from flydsl.kernels.attention.plan import FEW, MOST, parts_for, splits_for, tile_for_few
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,20 @@ def test_one_sequence_is_cut_for_all_multiprocessors():
     assert splits_for(1, 20, 132) <= 10
     assert splits_for(132, 4096, 132) == 1
     assert splits_for(1, 1 << 20, 300) <= MOST
+
+
+def test_parts_of_a_consumer_fill_waves():
+    """Shapes that were measured on an H200, of 132 multiprocessors."""
+    wide, short = tile_for_few(128, 128, 0), tile_for_few(64, 64, 0)
+    assert (wide.blocks, short.blocks, short.n) == (1, 2, 64)
+    assert parts_for(264, 64, 1056, wide, 132, False) == 1
+    assert parts_for(66, 36, 264, wide, 132, False) == 2
+    assert parts_for(88, 88, 88, short, 132, False) == 3
+    assert parts_for(528, 60, 4224, short, 132, False) == 1
+    # Lengths may differ: more parts, so that none is left alone with a long one.
+    assert parts_for(128, 288, 512, short, 132, False) == 1
+    assert 6 <= parts_for(128, 288, 512, short, 132, True) <= 32
+    assert 2 <= parts_for(512, 64, 2048, wide, 132, True) <= 8
+    for steps in (1, 2, 5, 1 << 14):
+        for tile in (wide, short):
+            assert 1 <= parts_for(1, steps, 1, tile, 300, True) <= max(1, min(MOST, steps // 2))

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias, cast
 from ..matmul.arrays import Array, HostArray, in_line
 from ..matmul.calls import Target
 from ..matmul.workspace import scratch
-from .plan import FEW, heads_together, splits_for, threads_fetch, tile_for, tile_for_few
+from .plan import FEW, heads_together, parts_for, splits_for, threads_fetch, tile_for, tile_for_few
 from .request import FP8, HALF, Request, factor_steps, factors_of
 from .softmax import LOG2E
 from .tile import Form, Tile, Turned, span
@@ -42,6 +42,15 @@ Launch: TypeAlias = "Callable[..., None]"
 """A jit function, called with more numbers than a reader wants to see."""
 Run: TypeAlias = "Callable[[Given, int, int, object], None]"
 """A call with the arrays, the longest sequences of queries and of keys, and the stream."""
+
+
+class Wanted(NamedTuple):
+    """What a caller chooses in the plan's place, as benchmarks do; None is left to the plan."""
+
+    tile: Tile | None = None
+    by_threads: bool | None = None
+    dynamic: bool | None = None
+    splits: int | None = None
 
 
 def strides_of(x: Array, packed: bool) -> tuple[int, int, int, int]:
@@ -77,9 +86,11 @@ def engine_strides(x: Array, packed: bool) -> tuple[int, int, int]:
     return tuple(some if e == 1 else s for s, e in zip((row, head, batch), (shape[1], shape[2], shape[0]), strict=True))  # pyright: ignore[reportReturnType]
 
 
-def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = None) -> Run | None:
+def on_hopper(
+    request: Request, out: Array, where: Target, tile: Tile | None = None, wanted: Wanted | None = None
+) -> Run | None:
     """`hopper_attention`, for types of 8 and 16 bits whose rows are 16-byte units."""
-    r = request
+    r, w = request, wanted or Wanted(tile)
     size = r.q.itemsize
     if r.q.dtype not in (*HALF, *FP8) or r.k.dtype != r.q.dtype or r.d % (32 // size) or r.dv % 16:
         return None
@@ -93,7 +104,7 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
         return None
     if out.strides[-1] != 1 or out.address % 4 or any(s % 2 for s in out.strides[:-1]):
         return None
-    by_threads = threads_fetch(r.page, size)
+    by_threads = threads_fetch(r.page, size) if w.by_threads is None else w.by_threads
     few = tile_for_few(r.d, r.dv, 0 if by_threads else r.page, size)
     if r.page and not by_threads and few.n % r.page and r.page % few.n:
         return None
@@ -108,11 +119,12 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
         row_q, head_q = head_q, r.group * head_q
         row_out, head_out = head_out, r.group * head_out
     unequal = right is not None or r.left is not None or r.packed_q or r.packed_k or r.used_k
-    # 128 threads would have to be told of each tile.
-    dynamic = unequal and not by_threads
+    # A single query's tiles are read as memory gives them: whoever has been given more has time for another.
+    dynamic = unequal or packs if w.dynamic is None else w.dynamic
+    fixed = r.page if by_threads and r.page & (r.page - 1) == 0 else 0
     form = Form(
         right is not None, r.left is not None, r.softcap != 0, dynamic, r.packed_q, r.packed_k, r.used_k,
-        1 if by_threads else min(r.page, few.n), dropout=r.dropout, by_threads=by_threads,
+        min(r.page, 1 if by_threads else few.n), dropout=r.dropout, by_threads=by_threads, page_keys=fixed,
     )  # fmt: skip
     steps = (row_q, head_q, batch_q, *engine_strides(r.k, r.packed_k), *engine_strides(r.v, r.packed_k))
     lse_strides = (queries, 0 if r.packed_q else heads * queries)
@@ -136,15 +148,23 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
         if packs:
             longest_q = queries
         cut = few if longest_q <= 64 or r.page else tile_for(r.d, r.dv, form, longest_q, size)
-        cut = cut if tile is None else tile
+        cut = cut if w.tile is None else w.tile
         more = () if stream is None else (stream,)
         units = -(-longest_q // cut.m) * heads * r.batches
-        splits = 1 if r.packed_q else splits_for(units, -(-longest_k // cut.n), where.processors)
+        blocks, steps_k = where.processors * cut.blocks, -(-longest_k // cut.n)
+        lines = r.batches * heads * longest_q
+        if r.packed_q:
+            splits = 1
+        elif w.splits:
+            splits = w.splits
+        elif cut.consumers == 1:
+            splits = parts_for(units, steps_k, lines, cut, where.processors, r.packed_k or r.used_k)
+        else:
+            splits = splits_for(units, steps_k, blocks)
         steps_out, split_strides, sinks = out_strides, (0, 0), given.sinks
         kind = form_of_engine if by_engine and cut.has_room else form
         result, lse = given.out, given.lse
         if splits > 1:
-            lines = r.batches * heads * longest_q
             result = scratch(given.out, "attention parts", splits * lines * r.dv, "float32", stream)
             lse = scratch(given.out, "attention heights", splits * lines, "float32", stream)
             steps_out = (r.dv, longest_q * r.dv, heads * longest_q * r.dv)
@@ -168,7 +188,7 @@ def on_hopper(request: Request, out: Array, where: Target, tile: Tile | None = N
             given.q, given.k, given.v, result, lse, sinks, given.cu_q, given.cu_k, given.used_k, given.table,
             counters, turned, *given.descale, *factor_strides, *rows, longest_q, longest_k, heads, r.kv_heads,
             r.batches, *steps, *steps_out, *lse_strides, splits, *split_strides, r.page, table_row, together,
-            right or 0, r.left or 0, factor, inner, min(tiles, where.processors), *given.drop, cut, kind, *more,
+            right or 0, r.left or 0, factor, inner, min(tiles, blocks), *given.drop, cut, kind, *more,
         )  # fmt: skip
         if splits > 1:
             gather(
@@ -243,4 +263,14 @@ def lined(x: HostArray) -> HostArray:
     return in_line(x)
 
 
-__all__ = ["Given", "Launch", "Run", "batch_of_slopes", "decide", "engine_takes", "on_hopper", "steps_of_bias"]
+__all__ = [
+    "Given",
+    "Launch",
+    "Run",
+    "Wanted",
+    "batch_of_slopes",
+    "decide",
+    "engine_takes",
+    "on_hopper",
+    "steps_of_bias",
+]

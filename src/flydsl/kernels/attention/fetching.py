@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from ..matmul.hopper_out import swizzle
 from .tile import Form, Tile, span
 from .walk import Numbers, Work
+
+
+def elected(thread: fx.Int32) -> fx.Boolean:
+    """One thread of a warpgroup whose first warp is here as a whole, always the same.
+
+    Where it is found by its number, the assembler has to make sure that addresses of the copy engine, which a warp has
+    in common, are one thread's after the other: a loop of 20 instructions around every copy.
+    """
+    return (fx.nvgpu.uniform(thread // 32) == 0) & fx.nvgpu.elect()
 
 
 def fetch(
@@ -29,33 +37,6 @@ def fetch(
         load.load((row, i * wide, head, batch), smem + i * (rows * wide), barrier)
 
 
-@flyc.jit
-def fetch_pages(
-    load: fx.nvgpu.TmaAtom,
-    smem: fx.Pointer,
-    barrier: fx.nvgpu.MBarrier,
-    row: fx.Int32,
-    head: fx.Int32,
-    work: Work,
-    table: fx.Pointer,
-    numbers: Numbers,
-    tile: Tile,
-    form: Form,
-    width: int,
-):
-    """A step's rows from their pages, `form.page` rows at a time; behind the last key come others of its page."""
-    columns = load.tile[1]
-    boxes = width // columns
-    last = fx.max(work.keys - 1, 0) // numbers.page
-    for i in range(fx.thread_idx.x, tile.n // form.page, 32):
-        at = row + i * form.page
-        which = at // numbers.page
-        page = fx.Int32(table[work.batch * numbers.table_row + fx.min(which, last)])
-        for box in fx.range_constexpr(boxes):
-            target = smem + (box * (tile.n * columns) + i * (form.page * columns))
-            load.load((at - which * numbers.page, box * columns, head, page), target, barrier)
-
-
 class Source(NamedTuple):
     """An array that threads read, and from row to row, head to head, and sequence to sequence or page to page."""
 
@@ -65,44 +46,112 @@ class Source(NamedTuple):
     batch: fx.Int64
 
 
+class Rows(NamedTuple):
+    """The rows of a step that a thread of the producer asks for: `many` of them, `apart` rows from each other."""
+
+    first: fx.Int32
+    apart: int
+    many: int
+
+
+def rows_of(tile: Tile, form: Form) -> Rows:
+    """Threads bring rows; one, or the lanes of a warp, ask the copy engine for pages, or for what a step has of one."""
+    if form.by_threads:
+        return Rows(fx.thread_idx.x // tile.lanes, 128 // tile.lanes, tile.n * tile.lanes // 128)
+    if form.asks(tile.n) == 1:
+        return Rows(fx.Int32(0), form.page, tile.n // form.page)
+    return Rows(fx.thread_idx.x * form.page, 32 * form.page, -(-tile.n // (32 * form.page)))
+
+
+def in_page(at: fx.Int32, numbers: Numbers, form: Form) -> tuple[fx.Int32, fx.Int32]:
+    """Which page of its sequence a key is in, and where in it."""
+    if form.page_keys:
+        return at >> (form.page_keys.bit_length() - 1), at & (form.page_keys - 1)
+    which = at // numbers.page
+    return which, at - which * numbers.page
+
+
 @flyc.jit
-def copy_rows(
+def look_up(
+    entries: fx.Tensor, step: fx.Int32, work: Work, table: fx.Pointer, numbers: Numbers, tile: Tile, form: Form
+):
+    """The entries of the page table for a thread's rows of a step; behind the last key come others of its page."""
+    rows = rows_of(tile, form)
+    for i in fx.range_constexpr(rows.many):
+        at = fx.min(step * tile.n + (rows.first + i * rows.apart), work.keys - 1)
+        which, _ = in_page(fx.max(at, 0), numbers, form)
+        entries[i] = fx.Int32(table[work.batch * numbers.table_row + which])
+
+
+@flyc.jit
+def ask_pages(
+    load: fx.nvgpu.TmaAtom,
+    smem: fx.Pointer,
+    barrier: fx.nvgpu.MBarrier,
+    row: fx.Int32,
+    head: fx.Int32,
+    pages: list[fx.Int32],
+    numbers: Numbers,
+    tile: Tile,
+    form: Form,
+    width: int,
+):
+    """A step's rows from their pages, `form.page` rows at a time."""
+    columns = load.tile[1]
+    rows = rows_of(tile, form)
+    for i in fx.range_constexpr(rows.many):
+        line = rows.first + i * rows.apart
+        if line < tile.n:
+            _, at = in_page(row + line, numbers, form)
+            for box in fx.range_constexpr(width // columns):
+                target = smem + (box * (tile.n * columns) + line * columns)
+                load.load((at, box * columns, head, pages[i]), target, barrier)
+
+
+@flyc.jit
+def bring_rows(
     source: Source,
     smem: fx.Pointer,
     barrier: fx.nvgpu.MBarrier,
     row: fx.Int32,
     head: fx.Int32,
     work: Work,
-    table: fx.Pointer | None,
+    pages: list[fx.Int32],
     numbers: Numbers,
     tile: Tile,
     form: Form,
     width: int,
 ):
-    """A step's rows by a warpgroup, 16 bytes a thread, as `fetch` and `fetch_pages` bring them; zeros behind the last.
+    """A step's rows by a warpgroup, 16 bytes a thread, as the copy engine brings them; zeros behind the last.
 
     Who reads them by the tensor cores has a fence behind its wait: it is the copies that arrive, not their threads.
     """
-    units, wide = width // 8, span(width)
+    lanes, wide = tile.lanes, span(width)
     each = wide // 8
-    layout = fx.make_layout((8, each, width // wide, tile.n), (1, 8, tile.n * wide, wide))
-    view = fx.make_view(fx.apply_swizzle(smem, swizzle(2 * wide)), layout)
+    rows, lane = rows_of(tile, form), fx.thread_idx.x % lanes
     atom = fx.make_copy_atom(fx.nvgpu.CpAsync(128, "cg", zero_fill=True), source.start.dtype)
-    start = source.start + fx.Int64(head) * source.head
+    start = source.start + (fx.Int64(head) * source.head + fx.Int64(lane * 8))
     if fx.const_expr(not form.page):
         batch = fx.Int32(0) if form.packed_k else work.batch
         start = start + (fx.Int64(batch) * source.batch + fx.Int64(work.first_key) * source.row)
-    for i in fx.range_constexpr(tile.n * units // 128):
-        unit = fx.thread_idx.x + i * 128
-        line, column = unit // units, unit % units
-        at, place = fx.min(row + line, work.keys - 1), fx.Int64(0)
+    # A thread's rows are apart by what the swizzle repeats after: it is the same for all of them.
+    turn = (rows.first * (2 * wide) >> 7) & (each - 1)
+    places: list[fx.Pointer] = []
+    for c in fx.range_constexpr(0, width // 8, lanes):
+        unit = (lane + c % each) ^ turn
+        places.append(smem + (rows.first * wide + unit * 8 + c // each * (tile.n * wide)))
+    whole = fx.make_layout(8, 1)
+    for i in fx.range_constexpr(rows.many):
+        line = row + (rows.first + i * rows.apart)
+        at, place = fx.min(line, work.keys - 1), fx.Int64(0)
         if fx.const_expr(form.page):
-            which = at // numbers.page
-            page = fx.Int32(cast("fx.Pointer", table)[work.batch * numbers.table_row + which])
-            at, place = at - which * numbers.page, fx.Int64(page) * source.batch
-        given = fx.make_view(start + (place + fx.Int64(at) * source.row + column * 8), fx.make_layout(8, 1))
-        valid = (row + line < work.keys).select(fx.Int32(8), fx.Int32(0))
-        fx.copy(atom, given, view[None, column % each, column // each, line], valid=valid)
+            _, at = in_page(at, numbers, form)
+            place = fx.Int64(pages[i]) * source.batch
+        given = start + (place + fx.Int64(at) * source.row)
+        valid = (line < work.keys).select(fx.Int32(8), fx.Int32(0))
+        for c in fx.range_constexpr(len(places)):
+            to = fx.make_view(places[c] + i * (rows.apart * wide), whole)
+            fx.copy(atom, fx.make_view(given + c * (lanes * 8), whole), to, valid=valid)
     barrier.arrive_after_copies(noinc=True)
 
 
@@ -139,4 +188,14 @@ def turned_map(x: fx.Tensor, steps: fx.Int32, tile: Tile, once: bool) -> fx.nvgp
     )
 
 
-__all__ = ["Source", "copy_rows", "fetch", "fetch_pages", "load_map", "turned_map"]
+__all__ = [
+    "Source",
+    "ask_pages",
+    "bring_rows",
+    "elected",
+    "fetch",
+    "load_map",
+    "look_up",
+    "rows_of",
+    "turned_map",
+]

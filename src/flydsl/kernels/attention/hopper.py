@@ -23,7 +23,17 @@ import flydsl.expr as fx
 from ..matmul.hopper_out import swizzle
 from .consumer import Consumer, Factors, Part, Pipe, Place, advance, begin, finalize, finish, with_factors
 from .dropout import Drop
-from .fetching import Source, copy_rows, fetch, fetch_pages, load_map, turned_map
+from .fetching import (
+    Source,
+    ask_pages,
+    bring_rows,
+    elected,
+    fetch,
+    load_map,
+    look_up,
+    rows_of,
+    turned_map,
+)  # fmt: skip
 from .softmax import Scale
 from .tile import BARRIER_BYTES, Form, Tile, registers, span
 from .values import fetch_turned, first_step, steps_of_head
@@ -87,7 +97,8 @@ def attention_kernel(
             empty_v[s].init(tile.consumers)
         for s in fx.range_constexpr(2):
             turns.full[s].init(1)
-            turns.empty[s].init(128 * tile.consumers)
+            # Threads that bring rows have to be told of tiles, too.
+            turns.empty[s].init(tile.threads if form.by_threads else 128 * tile.consumers)
         nv.fence_mbarrier_init()
     if fx.const_expr(tile.ones):
         fill_ones(base_v, tid, tile)
@@ -104,16 +115,25 @@ def attention_kernel(
     if role == 0:
         if fx.const_expr(tile.consumers > 1):
             nv.setmaxnreg(few, increase=False)
-        # The copy engine is asked for pages by as many threads as a warp has, each for its own; for all else by one.
-        if tid < (128 if form.by_threads else 32 if form.page else 1):
+        asks = form.asks(tile.n)
+        if elected(tid) if asks == 1 else tid < asks:
+            leads = fx.Boolean(True) if asks == 1 else tid == 0
             stage, phase, phase_q = fx.Int32(0), fx.Int32(1), fx.Int32(1)
             at, count = first, fx.Int32(0)
+            told = form.dynamic and form.by_threads
+            if fx.const_expr(told):
+                if leads:
+                    publish(turns, count, at)
+                at = receive(turns, count)
+            held_rows = rows_of(tile, form).many if form.page else 1
+            entries = fx.make_rmem_tensor(fx.make_layout(held_rows, 1), fx.Int32)
             while at < tiles:
                 taken = at
                 if fx.const_expr(form.dynamic):
-                    if tid == 0:
+                    if leads:
                         taken = fx.Int32(fx.atomic_add(cast("fx.Pointer", counters), 1, syncscope="device"))
-                        publish(turns, count, at)
+                        if fx.const_expr(not told):
+                            publish(turns, count, at)
                 work = position(at, blocks, numbers, lengths)
                 low, high = steps_of(work, tile, form, numbers)
                 if high > low:
@@ -121,70 +141,84 @@ def attention_kernel(
                     phase_q = phase_q ^ 1
                     row = work.first_query + work.block * tile.m
                     batch = fx.Int32(0) if form.packed_q else work.batch
-                    if tid == 0:
+                    if leads if asks == 1 else elected(tid):
                         full_q.expect_tx(tile.size * tile.m * tile.d)
                         fetch(load_q, base_q, full_q, row, work.head, batch, tile.m, tile.d, tile.size)
                     kv_head = work.head // numbers.group
                     batch = fx.Int32(0) if form.packed_k else work.batch
+                    if fx.const_expr(form.page):
+                        look_up(entries, high - 1, work, table, numbers, tile, form)
                     for i in range(high - low):
                         step = high - 1 - i
                         row = work.first_key + step * tile.n
+                        pages = [entries[j] for j in range(held_rows)] if form.page else []
+                        if fx.const_expr(form.page):
+                            look_up(entries, step - 1, work, table, numbers, tile, form)
                         place_k, place_v = base_k + stage * (tile.n * tile.d), base_v + stage * (tile.n * tile.columns)
                         fx.ktrace.range_push("wait empty")
                         empty_k[stage].wait(phase)
                         fx.ktrace.range_pop()
                         fx.ktrace.range_push("issue keys")
-                        if fx.const_expr(not form.by_threads):
-                            if tid == 0:
-                                full_k[stage].expect_tx(tile.size * tile.n * tile.d)
                         if fx.const_expr(form.by_threads):
-                            copy_rows(
-                                of_keys, place_k, full_k[stage], step * tile.n, kv_head, work, table, numbers, tile,
+                            bring_rows(
+                                of_keys, place_k, full_k[stage], step * tile.n, kv_head, work, pages, numbers, tile,
                                 form, tile.d,
                             )  # fmt: skip
-                        elif fx.const_expr(form.page):
-                            fetch_pages(
-                                map_k, place_k, full_k[stage], row, kv_head, work, table, numbers, tile, form, tile.d
-                            )  # fmt: skip
                         else:
-                            fetch(map_k, place_k, full_k[stage], row, kv_head, batch, tile.n, tile.d, tile.size)
+                            if leads:
+                                full_k[stage].expect_tx(tile.size * tile.n * tile.d)
+                            if fx.const_expr(form.page):
+                                ask_pages(
+                                    map_k, place_k, full_k[stage], row, kv_head, pages, numbers, tile, form, tile.d
+                                )  # fmt: skip
+                            else:
+                                fetch(map_k, place_k, full_k[stage], row, kv_head, batch, tile.n, tile.d, tile.size)
                         fx.ktrace.range_pop()
                         fx.ktrace.range_push("wait empty")
                         empty_v[stage].wait(phase)
                         fx.ktrace.range_pop()
                         fx.ktrace.range_push("issue values")
-                        if fx.const_expr(not form.by_threads):
-                            if tid == 0:
-                                full_v[stage].expect_tx(tile.size * tile.n * tile.dv)
                         if fx.const_expr(form.by_threads):
-                            copy_rows(
-                                of_values, place_v, full_v[stage], step * tile.n, kv_head, work, table, numbers, tile,
+                            bring_rows(
+                                of_values, place_v, full_v[stage], step * tile.n, kv_head, work, pages, numbers, tile,
                                 form, tile.dv,
                             )  # fmt: skip
-                        elif fx.const_expr(tile.fp8):
-                            if tid == 0:
-                                line = kv_head * numbers.value_steps + first_step(work, tile.n, numbers, form.packed_k)
-                                width = span(tile.n, 1)
-                                fetch_turned(map_v, place_v, full_v[stage], line + step, tile.n, tile.columns, width)
-                        elif fx.const_expr(form.page):
-                            fetch_pages(
-                                map_v, place_v, full_v[stage], row, kv_head, work, table, numbers, tile, form, tile.dv
-                            )  # fmt: skip
                         else:
-                            fetch(map_v, place_v, full_v[stage], row, kv_head, batch, tile.n, tile.dv)
+                            if leads:
+                                full_v[stage].expect_tx(tile.size * tile.n * tile.dv)
+                            if fx.const_expr(tile.fp8):
+                                if leads:
+                                    line = kv_head * numbers.value_steps
+                                    line = line + first_step(work, tile.n, numbers, form.packed_k)
+                                    width = span(tile.n, 1)
+                                    fetch_turned(
+                                        map_v, place_v, full_v[stage], line + step, tile.n, tile.columns, width
+                                    )  # fmt: skip
+                            elif fx.const_expr(form.page):
+                                ask_pages(
+                                    map_v, place_v, full_v[stage], row, kv_head, pages, numbers, tile, form, tile.dv
+                                )  # fmt: skip
+                            else:
+                                fetch(map_v, place_v, full_v[stage], row, kv_head, batch, tile.n, tile.dv)
                         fx.ktrace.range_pop()
                         stage = stage + 1
                         if stage == stages:
                             stage = fx.Int32(0)
                             phase = phase ^ 1
                 # Asked for when the tile began, and not waited for before it ends.
-                if fx.const_expr(form.dynamic and form.page):
-                    taken = fx.shuffle_idx(taken, 0, 32)
-                at = stride + taken
+                if fx.const_expr(told):
+                    if leads:
+                        publish(turns, count + 1, stride + taken)
+                    at = receive(turns, count + 1)
+                else:
+                    if fx.const_expr(form.dynamic and asks > 1):
+                        taken = fx.shuffle_idx(taken, 0, 32)
+                    at = stride + taken
                 count = count + 1
             if fx.const_expr(form.dynamic):
-                if tid == 0:
-                    publish(turns, count, at)
+                if leads:
+                    if fx.const_expr(not told):
+                        publish(turns, count, at)
                     # The last block to come here leaves zeros for the next launch.
                     done = fx.atomic_add(
                         cast("fx.Pointer", counters) + 1, 1, syncscope="device", ordering=fx.AtomicOrdering.AcqRel
@@ -266,7 +300,7 @@ def attention_kernel(
             else:
                 at = at + stride
         if fx.const_expr(form.engine):
-            if member == 0:
+            if elected(member):
                 nv.tma_wait(0)
         if fx.const_expr(tile.pingpong and tile.consumers > 1):
             if consumer == 0:
@@ -421,7 +455,7 @@ def hopper_attention(
         pointer_of(cu_q), pointer_of(cu_k), pointer_of(used_k), pointer_of(table), pointer_of(counters),
         pointer_of(descale_q), pointer_of(descale_k), pointer_of(descale_v),
         Drop(seed, cut, kept) if form.dropout else None, places, q.dtype, tile, form, numbers,
-        value_attrs={"nvvm.minctasm": 1},
+        value_attrs={"nvvm.minctasm": tile.blocks},
     ).launch(
         grid=blocks, block=tile.threads, stream=stream, smem=tile.smem + (tile.staged if form.engine else 0)
     )  # fmt: skip

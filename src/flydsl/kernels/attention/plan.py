@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
-from .tile import SHARED_BYTES, Form, Tile
+from .tile import Form, Tile
 
 L2_BYTES = 32 << 20
 """What keys and values of heads that are walked together may take."""
@@ -48,22 +49,84 @@ def rows_of(queries: int, consumers: int) -> int:
 def tile_for_few(d: int, dv: int, page: int, size: int = 2) -> Tile:
     """For up to 64 queries: one consumer, and stages as deep as there is room for, since memory is what is waited for.
 
-    A page divides a step, or steps divide it.
+    A page divides a step, or steps divide it. Where rows are short, a block's softmax takes about as long as its bytes:
+    two of them share a multiprocessor.
     """
+    two = size == 2 and max(d, dv) <= 64
     every = (128, 64, 32, 16) if size == 2 else (128, 64, 32)
     n = next((n for n in every if not page or n % page == 0 or page % n == 0), every[-1])
-    if max(d, dv) > 128:
+    if two or max(d, dv) > 128:
         n = min(n, 64)
     apart = size == 1 and max(d, dv) <= 128
-    tile = Tile(d, dv, n, 1, pingpong=not apart, size=size, apart=apart)
-    room = (SHARED_BYTES - tile._replace(stages=0).smem) // (size * n * (d + dv))
+    tile = Tile(d, dv, n, 1, pingpong=not apart, size=size, apart=apart, blocks=2 if two else 1)
+    room = (tile.most_smem - tile._replace(stages=0).smem) // (size * n * (d + dv))
     return tile._replace(stages=max(2, min(6, room)))
 
 
 def threads_fetch(page: int, size: int) -> bool:
     """Whether threads bring keys and values: from pages so small that the copy engine would have too many boxes to go
     through, or whose rows are of two steps. In one byte values are turned in front, and come as wholes."""
-    return size == 2 and page > 0 and (page < 16 or (128 % page > 0 and page % 128 > 0))
+    return size == 2 and page > 0 and (page <= 16 or (128 % page > 0 and page % 128 > 0))
+
+
+class Pace(NamedTuple):
+    """What decoding takes on an H200, in microseconds, fitted to `h200-attention-decode-forms-2026-11-18.jsonl`."""
+
+    byte: float = 1 / 35e3
+    """Of what a multiprocessor gets from memory, where all of them read."""
+    step: float = 0.5
+    """Of 128 keys in a block that is alone: of the softmax, and for an element of a key and of a value."""
+    element: float = 0.00195
+    tile: float = 0.74
+    """Of a tile in a block's time; for the second and the third more, as long as blocks still end together."""
+    wave: float = 1.3
+    combine: float = 1.2e-6
+    """Of an element of a part's results."""
+    tail: float = 0.41
+    """Of the longest part, where tiles differ: how long blocks are without one in the end."""
+
+
+PACE = Pace()
+
+
+@lru_cache(4096)
+def parts_for(units: int, steps: int, lines: int, tile: Tile, processors: int, unequal: bool) -> int:
+    """Parts of the keys for one consumer's tiles, that of the least time.
+
+    Waves that are full run as memory does. One that is not takes what a block alone takes, and more the more blocks
+    have a tile. Of sequences that may differ the longest is known and no more: what counts is the sum of two cases, all
+    as long, and half as long in the mean.
+    """
+    pace, blocks = PACE, processors * tile.blocks
+    full = tile.size * tile.n * (tile.d + tile.dv) * tile.blocks * pace.byte
+    alone = min(full, tile.n / 128 * (pace.step + pace.element * (tile.d + tile.dv)))
+    shared = min(full, tile.blocks * alone)
+
+    def wave(share: float) -> float:
+        """A step of a wave that others went before."""
+        return alone + (full - alone) * min(1.0, share)
+
+    def first(share: float) -> float:
+        """A step of the only wave: blocks are spread over the multiprocessors."""
+        if share * tile.blocks <= 1.0:
+            return max(alone, full * share)
+        return shared + (full - shared) * (share * tile.blocks - 1.0) / (tile.blocks - 1.0)
+
+    def time(splits: int) -> float:
+        tiles, longest = units * splits, -(-steps // splits)
+        waves, each = tiles / blocks, steps / splits
+        whole, rest = divmod(tiles, blocks)
+        last = longest * (wave if whole else first)(rest / blocks) if rest else 0.0
+        found = whole * each * full + last
+        beside = pace.tile * waves + pace.wave * min(-(-tiles // blocks) - 1, 2)
+        if splits > 1:
+            beside += pace.combine * splits * lines * tile.dv
+        if not unequal:
+            return found + beside
+        half = max(waves * each * full / 2 + pace.tail * longest * wave(waves), longest * wave(waves / 2))
+        return found + half + 2 * beside
+
+    return min(range(1, max(1, min(MOST, steps // 2)) + 1), key=time)
 
 
 @lru_cache(4096)
@@ -88,4 +151,4 @@ def heads_together(keys: int, d: int, dv: int, heads: int, kv_heads: int, batche
     return max(1, min(heads * batches, max(1, L2_BYTES // one) * (heads // kv_heads)))
 
 
-__all__ = ["FEW", "heads_together", "splits_for", "threads_fetch", "tile_for", "tile_for_few"]
+__all__ = ["FEW", "heads_together", "parts_for", "splits_for", "threads_fetch", "tile_for", "tile_for_few"]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from math import gcd
 from typing import NamedTuple
 
 SHARED_BYTES = 232448
 """What a block of sm_90 may have."""
 BARRIER_BYTES = 256
+BOXES = 8
+"""Pages of a step that one thread asks for."""
 
 
 class Tile(NamedTuple):
@@ -37,6 +40,8 @@ class Tile(NamedTuple):
     ones: bool = False
     """The sum of weights is a product with a column of ones behind the values: what weights lose by rounding is missing
     in both. Threads add as many numbers fewer."""
+    blocks: int = 1
+    """Blocks of a multiprocessor, which share its registers and its shared memory."""
 
     @property
     def m(self) -> int:
@@ -96,7 +101,19 @@ class Tile(NamedTuple):
     @property
     def has_room(self) -> bool:
         """Whether there is room for them, too."""
-        return self.smem + self.staged <= SHARED_BYTES
+        return self.smem + self.staged <= self.most_smem
+
+    @property
+    def most_smem(self) -> int:
+        """Bytes of shared memory a block may have: each takes 1024 for itself."""
+        return (SHARED_BYTES + 1024) // self.blocks - 1024
+
+    @property
+    def lanes(self) -> int:
+        """Threads that bring a row of keys or of values, 16 bytes each at a time: neighbours have a whole line, and
+        each has few rows to look for."""
+        units = gcd(self.d, self.dv) // 8
+        return min(8, units & -units)
 
 
 class Form(NamedTuple):
@@ -123,6 +140,15 @@ class Form(NamedTuple):
     dropout: bool = False
     by_threads: bool = False
     """Threads bring keys and values, 16 bytes at a time; else the copy engine."""
+    page_keys: int = 0
+    """Keys of a page, where they are a power of two and compiled in; 0 if they are a number of the launch."""
+
+    def asks(self, n: int) -> int:
+        """Threads that bring a step's `n` keys and values, or ask the copy engine for them: one, or where there are
+        more boxes than that one has time for, as many as a warp has."""
+        if self.by_threads:
+            return 128
+        return 1 if n <= BOXES * (self.page or n) else 32
 
 
 class Turned(NamedTuple):
@@ -165,8 +191,8 @@ def problem(tile: Tile) -> str | None:
         return f"steps apart have no turns, no early waits and are rescaled always, got {tile}"
     if tile.ones and not (tile.apart and tile.fp8):
         return f"ones are for bytes whose steps are apart, got {tile}"
-    if tile.smem > SHARED_BYTES:
-        return f"{tile} needs {tile.smem} bytes of shared memory, and there are {SHARED_BYTES}"
+    if tile.smem > tile.most_smem:
+        return f"{tile} needs {tile.smem} bytes of shared memory, and there are {tile.most_smem}"
     return None
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from ..tile import BARRIER_BYTES, SHARED_BYTES
+from ..tile import BARRIER_BYTES, BOXES, SHARED_BYTES
 
 ROWS = 64
 WIDE = 64
@@ -54,6 +54,11 @@ class Latent(NamedTuple):
     def together(self) -> int:
         """Keys that the copy engine brings together."""
         return CHUNK if self.raw else self.n
+
+    @property
+    def asks(self) -> int:
+        """Threads that ask for them: one, or where pages are many, as many as a warp has."""
+        return 1 if self.together <= BOXES * (self.page or self.together) else 32
 
     @property
     def left(self) -> int:
@@ -114,30 +119,38 @@ def page_of(row: fx.Int32, keys: fx.Int32, batch: fx.Int32, table: fx.Pointer, n
     return fx.Int32(table[batch * numbers.table_row + which])
 
 
+def pages_of(
+    row: fx.Int32, keys: fx.Int32, batch: fx.Int32, table: fx.Pointer | None, numbers: Rows, form: Latent
+) -> list[fx.Int32]:
+    """Those of rows that come together which a thread asks for."""
+    if table is None:
+        return []
+    rows, first = range(0, form.together, form.page), row
+    if form.asks > 1:
+        rows, first = range(0, form.together, 32 * form.page), row + fx.thread_idx.x * form.page
+    return [page_of(first + i, keys, batch, table, numbers) for i in rows]
+
+
 @flyc.jit
 def fetch_pages(
     load: fx.nvgpu.TmaAtom,
     smem: fx.Pointer,
     barrier: fx.nvgpu.MBarrier,
     row: fx.Int32,
-    page: fx.Int32,
-    keys: fx.Int32,
-    batch: fx.Int32,
-    table: fx.Pointer,
+    pages: list[fx.Int32],
     numbers: Rows,
     form: Latent,
 ):
-    """Rows that come together, from their pages, `form.page` rows at a time, a thread's first ones from `page`."""
+    """Rows that come together, from their pages, `form.page` rows at a time."""
     n = form.together
-    for i in range(fx.thread_idx.x, n // form.page, 32):
-        at = row + i * form.page
-        which = at // numbers.page
-        if fx.const_expr(n // form.page > 32):
-            if i >= 32:
-                page = page_of(at, keys, batch, table, numbers)
-        for box in fx.range_constexpr(form.d // WIDE):
-            target = smem + (box * (n * WIDE) + i * (form.page * WIDE))
-            load.load((at - which * numbers.page, box * WIDE, 0, page), target, barrier)
+    for j in fx.range_constexpr(len(pages)):
+        i = fx.Int32(j) if form.asks == 1 else fx.thread_idx.x + j * 32
+        if i < n // form.page:
+            at = row + i * form.page
+            which = at // numbers.page
+            for box in fx.range_constexpr(form.d // WIDE):
+                target = smem + (box * (n * WIDE) + i * (form.page * WIDE))
+                load.load((at - which * numbers.page, box * WIDE, 0, pages[j]), target, barrier)
 
 
-__all__ = ["CHUNK", "ROWS", "WIDE", "Latent", "Rows", "fetch_pages", "page_of", "problem"]
+__all__ = ["CHUNK", "ROWS", "WIDE", "Latent", "Rows", "fetch_pages", "pages_of", "problem"]

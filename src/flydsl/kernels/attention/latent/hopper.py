@@ -16,11 +16,11 @@ import flydsl.expr as fx
 
 from ...matmul.hopper_out import swizzle
 from ..consumer import after
-from ..fetching import fetch, load_map
+from ..fetching import elected, fetch, load_map
 from ..softmax import LN2, Scale, over_quad, rescale_if_needed
 from ..walk import pointer_of
 from .first import First, hold, multiply_keys, multiply_values, weigh_scores
-from .form import CHUNK, ROWS, WIDE, Latent, Rows, fetch_pages, page_of
+from .form import CHUNK, ROWS, WIDE, Latent, Rows, fetch_pages, pages_of
 from .widen import Raw, bring, halves
 
 
@@ -80,31 +80,29 @@ def latent_kernel(
     count = fx.max(high - low, 0)
     if role == 0:
         nv.setmaxnreg(40 if form.raw else 24, increase=False)
-        if tid == 0:
+        if elected(tid):
             full_q.expect_tx(2 * ROWS * d)
             for i in fx.range_constexpr(d // WIDE):
                 place = lent + i * (ROWS * WIDE) if i < form.lent else base_q + (i - form.lent) * (ROWS * WIDE)
                 load_q.load((block * ROWS, i * WIDE, 0, batch), place, full_q)
         if fx.const_expr(form.raw):
             bring(load_kv, raw, base_kv, full, empty, free, high, count, keys, batch, table, numbers, form)
-        # Pages are fetched by as many threads as a warp has, each with its own; all else by one.
-        elif tid < (32 if form.page else 1):
+        elif elected(tid) if form.asks == 1 else tid < form.asks:
+            leads = fx.Boolean(True) if form.asks == 1 else tid == 0
             stage, phase = fx.Int32(0), fx.Int32(1)
             for i in range(count):
                 row = (high - 1 - i) * n
                 place = base_kv + stage * (n * d)
-                first = fx.Int32(0)
-                if fx.const_expr(form.page):
-                    # Asked for before there is room.
-                    first = page_of(row + tid * form.page, keys, batch, table, numbers)
+                # Asked for before there is room.
+                pages = pages_of(row, keys, batch, table, numbers, form)
                 if fx.const_expr(form.lent):
                     if i == stages - 1:
                         free.wait(0)
                 empty[stage].wait(phase)
-                if tid == 0:
+                if leads:
                     full[stage].expect_tx(2 * n * d)
                 if fx.const_expr(form.page):
-                    fetch_pages(load_kv, place, full[stage], row, first, keys, batch, table, numbers, form)
+                    fetch_pages(load_kv, place, full[stage], row, pages, numbers, form)
                 else:
                     fetch(load_kv, place, full[stage], row, fx.Int32(0), batch, n, d)
                 stage = stage + 1

@@ -13,7 +13,8 @@ import flydsl.expr as fx
 
 from ...matmul.hopper_out import swizzle
 from ..consumer import after
-from .form import CHUNK, ROWS, WIDE, Latent, Rows, fetch_pages, page_of
+from ..fetching import elected
+from .form import CHUNK, ROWS, WIDE, Latent, Rows, fetch_pages, pages_of
 
 THREADS = 128
 UNIT = 16
@@ -86,14 +87,15 @@ def ask(
     numbers: Rows,
     form: Latent,
 ):
-    """A chunk of rows: from pages by as many threads as a warp has, each with its own; else by one."""
+    """A chunk of rows."""
     tid = fx.thread_idx.x
-    if tid < (32 if form.page else 1):
-        if tid == 0:
+    if elected(tid) if form.asks == 1 else tid < form.asks:
+        leads = fx.Boolean(True) if form.asks == 1 else tid == 0
+        if leads:
             barrier.expect_tx(CHUNK * form.d)
         if fx.const_expr(form.page):
-            first = page_of(row + tid * form.page, keys, batch, table, numbers)
-            fetch_pages(load, place, barrier, row, first, keys, batch, table, numbers, form)
+            pages = pages_of(row, keys, batch, table, numbers, form)
+            fetch_pages(load, place, barrier, row, pages, numbers, form)
         else:
             for box in fx.range_constexpr(form.d // WIDE):
                 load.load((row, box * WIDE, 0, batch), place + box * (CHUNK * WIDE), barrier)
