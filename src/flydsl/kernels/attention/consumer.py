@@ -10,7 +10,6 @@ import flydsl.expr as fx
 
 from ..matmul.hopper_out import swizzle
 from .dropout import Drop, in_columns
-from .fetching import elected
 from .softmax import LN2, LOG2E, Scale, look, of_rows, over_quad, rescale, rescale_if_needed, weigh
 from .tile import Form, Tile, span
 from .walk import Numbers, Places, Work
@@ -419,12 +418,12 @@ def store_by_engine(me: Consumer, result: fx.Tensor, work: Work):
     layout = fx.make_layout((64, (wide, tile.dv // wide)), (wide, (1, 64 * wide)))
     smem = fx.make_view(fx.apply_swizzle(place, swizzle(2 * wide)), layout)
     turn = nv.named_barrier(4 + me.consumer, 128)
-    if elected(me.member):
+    if fx.nvgpu.leader(me.member):
         nv.tma_wait(0, read=True)
     turn.sync()
     fx.copy(move, copy.retile(result), copy.partition_D(smem))
     turn.sync()
-    if elected(me.member):
+    if fx.nvgpu.leader(me.member):
         store = cast("fx.nvgpu.TmaAtom", me.store_out)
         row = work.block * tile.m + me.consumer * 64
         for i in fx.range_constexpr(tile.dv // wide):

@@ -11,15 +11,6 @@ from .tile import Form, Tile, span
 from .walk import Numbers, Work
 
 
-def elected(thread: fx.Int32) -> fx.Boolean:
-    """One thread of a warpgroup whose first warp is here as a whole, always the same.
-
-    Where it is found by its number, the assembler has to make sure that addresses of the copy engine, which a warp has
-    in common, are one thread's after the other: a loop of 20 instructions around every copy.
-    """
-    return (fx.nvgpu.uniform(thread // 32) == 0) & fx.nvgpu.elect()
-
-
 def fetch(
     load: fx.nvgpu.TmaAtom,
     smem: fx.Pointer,
@@ -192,7 +183,6 @@ __all__ = [
     "Source",
     "ask_pages",
     "bring_rows",
-    "elected",
     "fetch",
     "load_map",
     "look_up",

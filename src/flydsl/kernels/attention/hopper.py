@@ -27,7 +27,6 @@ from .fetching import (
     Source,
     ask_pages,
     bring_rows,
-    elected,
     fetch,
     load_map,
     look_up,
@@ -116,7 +115,7 @@ def attention_kernel(
         if fx.const_expr(tile.consumers > 1):
             nv.setmaxnreg(few, increase=False)
         asks = form.asks(tile.n)
-        if elected(tid) if asks == 1 else tid < asks:
+        if fx.nvgpu.leader(tid) if asks == 1 else tid < asks:
             leads = fx.Boolean(True) if asks == 1 else tid == 0
             stage, phase, phase_q = fx.Int32(0), fx.Int32(1), fx.Int32(1)
             at, count = first, fx.Int32(0)
@@ -141,7 +140,7 @@ def attention_kernel(
                     phase_q = phase_q ^ 1
                     row = work.first_query + work.block * tile.m
                     batch = fx.Int32(0) if form.packed_q else work.batch
-                    if leads if asks == 1 else elected(tid):
+                    if leads if asks == 1 else fx.nvgpu.leader(tid):
                         full_q.expect_tx(tile.size * tile.m * tile.d)
                         fetch(load_q, base_q, full_q, row, work.head, batch, tile.m, tile.d, tile.size)
                     kv_head = work.head // numbers.group
@@ -300,7 +299,7 @@ def attention_kernel(
             else:
                 at = at + stride
         if fx.const_expr(form.engine):
-            if elected(member):
+            if fx.nvgpu.leader(member):
                 nv.tma_wait(0)
         if fx.const_expr(tile.pingpong and tile.consumers > 1):
             if consumer == 0:

@@ -21,7 +21,7 @@ from ..matmul.hopper_out import swizzle
 from .backward_operands import accumulators, add_products, held_columns, held_rows, multiply, turned, walked
 from .backward_steps import ROWS, Reach, Sides, derive, kept, mask, masked, steps_of, thin, weigh
 from .dropout import Drop
-from .fetching import elected, fetch, load_map
+from .fetching import fetch, load_map
 from .rounding import UNIT, round_kernel, sides_kernel
 from .softmax import LOG2E
 from .tile import span
@@ -73,7 +73,7 @@ def backward_kernel(
     steps = fx.max(high - low, 0)
     if role == 0:
         nv.setmaxnreg(24, increase=False)
-        if elected(tid):
+        if fx.nvgpu.leader(tid):
             held.expect_tx(2 * 2 * ROWS * d)
             fetch(load_k, base_k, held, block * ROWS, head, batch, ROWS, d)
             fetch(load_v, base_v, held, block * ROWS, head, batch, ROWS, d)

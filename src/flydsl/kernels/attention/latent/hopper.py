@@ -16,7 +16,7 @@ import flydsl.expr as fx
 
 from ...matmul.hopper_out import swizzle
 from ..consumer import after
-from ..fetching import elected, fetch, load_map
+from ..fetching import fetch, load_map
 from ..softmax import LN2, Scale, over_quad, rescale_if_needed
 from ..walk import pointer_of
 from .first import First, hold, multiply_keys, multiply_values, weigh_scores
@@ -80,14 +80,14 @@ def latent_kernel(
     count = fx.max(high - low, 0)
     if role == 0:
         nv.setmaxnreg(40 if form.raw else 24, increase=False)
-        if elected(tid):
+        if fx.nvgpu.leader(tid):
             full_q.expect_tx(2 * ROWS * d)
             for i in fx.range_constexpr(d // WIDE):
                 place = lent + i * (ROWS * WIDE) if i < form.lent else base_q + (i - form.lent) * (ROWS * WIDE)
                 load_q.load((block * ROWS, i * WIDE, 0, batch), place, full_q)
         if fx.const_expr(form.raw):
             bring(load_kv, raw, base_kv, full, empty, free, high, count, keys, batch, table, numbers, form)
-        elif elected(tid) if form.asks == 1 else tid < form.asks:
+        elif fx.nvgpu.leader(tid) if form.asks == 1 else tid < form.asks:
             leads = fx.Boolean(True) if form.asks == 1 else tid == 0
             stage, phase = fx.Int32(0), fx.Int32(1)
             for i in range(count):

@@ -13,7 +13,6 @@ import flydsl.expr as fx
 
 from ...matmul.hopper_out import swizzle
 from ..consumer import after
-from ..fetching import elected
 from .form import CHUNK, ROWS, WIDE, Latent, Rows, fetch_pages, pages_of
 
 THREADS = 128
@@ -89,7 +88,7 @@ def ask(
 ):
     """A chunk of rows."""
     tid = fx.thread_idx.x
-    if elected(tid) if form.asks == 1 else tid < form.asks:
+    if fx.nvgpu.leader(tid) if form.asks == 1 else tid < form.asks:
         leads = fx.Boolean(True) if form.asks == 1 else tid == 0
         if leads:
             barrier.expect_tx(CHUNK * form.d)
