@@ -87,12 +87,15 @@ def test_few_blocks_take_many_tiles_of_pages(page: int, rng: np.random.Generator
 
 
 def test_who_brings_pages():
-    for page in (1, 2, 4, 8, 16, 5, 24, 48, 96, 160):
-        assert threads_fetch(page, 2)
-    for page in (0, 32, 64, 128, 256, 1024):
-        assert not threads_fetch(page, 2)
-        assert not page or tile_for_few(128, 128, page).n % min(page, 128) == 0
-    assert not threads_fetch(1, 1)
+    for wide in (64, 96, 256):
+        for page in (1, 2, 4, 8, 5, 24, 48, 96, 160):
+            assert threads_fetch(page, 2, wide)
+        for page in (0, 32, 64, 128, 256, 1024):
+            assert not threads_fetch(page, 2, wide)
+            assert not page or tile_for_few(128, 128, page).n % min(page, 128) == 0
+        assert not threads_fetch(1, 1, wide)
+        # Two blocks share a multiprocessor up to 64 elements.
+        assert threads_fetch(16, 2, wide) == (tile_for_few(wide, wide, 16).blocks == 1)
 
 
 def test_no_fence_holds_up_copies_of_threads(rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):

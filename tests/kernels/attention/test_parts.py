@@ -71,6 +71,14 @@ def test_parts_of_a_consumer_fill_waves():
     assert parts_for(128, 288, 512, short, 132, False) == 1
     assert 6 <= parts_for(128, 288, 512, short, 132, True) <= 32
     assert 2 <= parts_for(512, 64, 2048, wide, 132, True) <= 8
+    # Half of the multiprocessors are as good as all; between them pairs wait for each other.
+    widest = tile_for_few(256, 256, 0)
+    assert parts_for(16, 320, 128, widest, 132, False) == 4
+    assert parts_for(46, 128, 368, widest, 132, False) >= 6
+    assert parts_for(30, 96, 240, wide, 132, False) == 4
+    assert parts_for(47, 122, 47, wide, 132, False) >= 6
+    assert parts_for(92, 66, 368, wide, 132, False) >= 3
+    assert parts_for(96, 84, 96, tile_for_few(96, 96, 0), 132, False) >= 3
     for steps in (1, 2, 5, 1 << 14):
         for tile in (wide, short):
             assert 1 <= parts_for(1, steps, 1, tile, 300, True) <= max(1, min(MOST, steps // 2))

@@ -104,7 +104,7 @@ def on_hopper(
         return None
     if out.strides[-1] != 1 or out.address % 4 or any(s % 2 for s in out.strides[:-1]):
         return None
-    by_threads = threads_fetch(r.page, size) if w.by_threads is None else w.by_threads
+    by_threads = threads_fetch(r.page, size, max(r.d, r.dv)) if w.by_threads is None else w.by_threads
     few = tile_for_few(r.d, r.dv, 0 if by_threads else r.page, size)
     if r.page and not by_threads and few.n % r.page and r.page % few.n:
         return None

@@ -63,26 +63,31 @@ def tile_for_few(d: int, dv: int, page: int, size: int = 2) -> Tile:
     return tile._replace(stages=max(2, min(6, room)))
 
 
-def threads_fetch(page: int, size: int) -> bool:
+def threads_fetch(page: int, size: int, wide: int) -> bool:
     """Whether threads bring keys and values: from pages so small that the copy engine would have too many boxes to go
-    through, or whose rows are of two steps. In one byte values are turned in front, and come as wholes."""
-    return size == 2 and page > 0 and (page <= 16 or (128 % page > 0 and page % 128 > 0))
+    through, or whose rows are of two steps. In one byte values are turned in front, and come as wholes. Where two
+    blocks share a multiprocessor, the engine is faster from 16 rows on."""
+    few = 16 if wide > 64 else 8
+    return size == 2 and page > 0 and (page <= few or (128 % page > 0 and page % 128 > 0))
 
 
 class Pace(NamedTuple):
-    """What decoding takes on an H200, in microseconds, fitted to `h200-attention-decode-forms-2026-11-18.jsonl`."""
+    """What decoding takes on an H200, in microseconds, fitted to `h200-attention-decode-forms-2026-11-18.jsonl` and
+    `h200-attention-decode-rule-2026-11-18.jsonl`."""
 
-    byte: float = 1 / 35e3
+    byte: float = 1 / 34.6e3
     """Of what a multiprocessor gets from memory, where all of them read."""
-    step: float = 0.5
+    pair: float = 1 / 86e3
+    """Of what two neighbours get, that have one way to memory."""
+    step: float = 0.43
     """Of 128 keys in a block that is alone: of the softmax, and for an element of a key and of a value."""
-    element: float = 0.00195
-    tile: float = 0.74
+    element: float = 0.0022
+    tile: float = 0.585
     """Of a tile in a block's time; for the second and the third more, as long as blocks still end together."""
-    wave: float = 1.3
-    combine: float = 1.2e-6
+    wave: float = 1.05
+    combine: float = 3e-6
     """Of an element of a part's results."""
-    tail: float = 0.41
+    tail: float = 0.35
     """Of the longest part, where tiles differ: how long blocks are without one in the end."""
 
 
@@ -94,12 +99,15 @@ def parts_for(units: int, steps: int, lines: int, tile: Tile, processors: int, u
     """Parts of the keys for one consumer's tiles, that of the least time.
 
     Waves that are full run as memory does. One that is not takes what a block alone takes, and more the more blocks
-    have a tile. Of sequences that may differ the longest is known and no more: what counts is the sum of two cases, all
-    as long, and half as long in the mean.
+    have a tile; as soon as there are more than one for two multiprocessors, those share what a pair gets. Of sequences
+    that may differ the longest is known and no more: what counts is the sum of two cases, all as long, and half as long
+    in the mean.
     """
     pace, blocks = PACE, processors * tile.blocks
-    full = tile.size * tile.n * (tile.d + tile.dv) * tile.blocks * pace.byte
+    size = tile.size * tile.n * (tile.d + tile.dv)
+    full = size * tile.blocks * pace.byte
     alone = min(full, tile.n / 128 * (pace.step + pace.element * (tile.d + tile.dv)))
+    pair = max(alone, min(full, 2 * size * pace.pair))
     shared = min(full, tile.blocks * alone)
 
     def wave(share: float) -> float:
@@ -109,7 +117,7 @@ def parts_for(units: int, steps: int, lines: int, tile: Tile, processors: int, u
     def first(share: float) -> float:
         """A step of the only wave: blocks are spread over the multiprocessors."""
         if share * tile.blocks <= 1.0:
-            return max(alone, full * share)
+            return max(alone if 2 * share * tile.blocks <= 1.0 else pair, full * share)
         return shared + (full - shared) * (share * tile.blocks - 1.0) / (tile.blocks - 1.0)
 
     def time(splits: int) -> float:
