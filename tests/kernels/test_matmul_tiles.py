@@ -138,6 +138,8 @@ def test_results_are_rounded_in_pairs(tile: Tile):
     compiled = flyc.compile(hopper, x, y, c, None, None, None, None, None, *numbers, target="cuda:sm_90a")
     text = compiled.artifact.asm
     assert "cvt.rn.bf16x2.f32" in text and "cvt.rn.bf16.f32" not in text
+    # Who asks the copy engine is elected: else the assembler puts a loop over threads around each copy.
+    assert text.index("elect.sync") < text.index("cp.async.bulk.tensor")
 
 
 @pytest.mark.covering
