@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from flydsl.kernels import attention
+from flydsl.kernels.attention import calls, lengths
 from flydsl.kernels.attention.combine import combine
 from flydsl.kernels.attention.plan import FEW, MOST, parts_for, splits_for, tile_for_few
 
@@ -63,22 +65,36 @@ def test_parts_of_a_consumer_fill_waves():
     """Shapes that were measured on an H200, of 132 multiprocessors."""
     wide, short = tile_for_few(128, 128, 0), tile_for_few(64, 64, 0)
     assert (wide.blocks, short.blocks, short.n) == (1, 2, 64)
-    assert parts_for(264, 64, 1056, wide, 132, False) == 1
-    assert parts_for(66, 36, 264, wide, 132, False) == 2
-    assert parts_for(88, 88, 88, short, 132, False) == 3
-    assert parts_for(528, 60, 4224, short, 132, False) == 1
+    assert parts_for(264, 64, 1056, wide, 132, 1.0) == 1
+    assert parts_for(66, 36, 264, wide, 132, 1.0) == 2
+    assert parts_for(88, 88, 88, short, 132, 1.0) == 3
+    assert parts_for(528, 60, 4224, short, 132, 1.0) == 1
     # Lengths may differ: more parts, so that none is left alone with a long one.
-    assert parts_for(128, 288, 512, short, 132, False) == 1
-    assert 6 <= parts_for(128, 288, 512, short, 132, True) <= 32
-    assert 2 <= parts_for(512, 64, 2048, wide, 132, True) <= 8
+    assert parts_for(128, 288, 512, short, 132, 1.0) == 1
+    assert 6 <= parts_for(128, 288, 512, short, 132, None) <= 32
+    assert 2 <= parts_for(512, 64, 2048, wide, 132, None) <= 8
     # Half of the multiprocessors are as good as all; between them pairs wait for each other.
     widest = tile_for_few(256, 256, 0)
-    assert parts_for(16, 320, 128, widest, 132, False) == 4
-    assert parts_for(46, 128, 368, widest, 132, False) >= 6
-    assert parts_for(30, 96, 240, wide, 132, False) == 4
-    assert parts_for(47, 122, 47, wide, 132, False) >= 6
-    assert parts_for(92, 66, 368, wide, 132, False) >= 3
-    assert parts_for(96, 84, 96, tile_for_few(96, 96, 0), 132, False) >= 3
+    assert parts_for(16, 320, 128, widest, 132, 1.0) == 4
+    assert parts_for(46, 128, 368, widest, 132, 1.0) >= 6
+    assert parts_for(30, 96, 240, wide, 132, 1.0) == 4
+    assert parts_for(47, 122, 47, wide, 132, 1.0) >= 6
+    assert parts_for(92, 66, 368, wide, 132, 1.0) >= 3
+    assert parts_for(96, 84, 96, tile_for_few(96, 96, 0), 132, 1.0) >= 3
     for steps in (1, 2, 5, 1 << 14):
         for tile in (wide, short):
-            assert 1 <= parts_for(1, steps, 1, tile, 300, True) <= max(1, min(MOST, steps // 2))
+            assert 1 <= parts_for(1, steps, 1, tile, 300, None) <= max(1, min(MOST, steps // 2))
+
+
+def test_lengths_that_are_all_the_same_take_the_parts_of_such(monkeypatch: pytest.MonkeyPatch):
+    """Where the host reads them, it knows their mean as well; in sixteenths, so that few decisions are made."""
+    counts = [np.array(x, dtype=np.int32) for x in ([7, 7, 7], [7, 1, 1], [0, 0, 0], [160, 160, 159])]
+    assert [lengths._share(x.tolist()) for x in counts] == [1.0, 0.4375, 1.0, 0.9375]
+    shares: list[float | None] = []
+    monkeypatch.setattr(calls, "parts_for", lambda *numbers: shares.append(numbers[-1]) or 1)
+    monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cpu")
+    monkeypatch.setenv("FLYDSL_COMPILE_ARCH", "sm_90a")
+    q, k = torch.randn(3, 1, 2, 64).bfloat16(), torch.randn(3, 7, 2, 64).bfloat16()
+    for used in (None, counts[0], counts[1]):
+        attention(q, k, k, seqlens_k=None if used is None else torch.from_numpy(used))
+    assert shares == [1.0, 1.0, 0.4375]

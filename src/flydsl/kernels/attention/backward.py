@@ -64,7 +64,7 @@ def attention_backward(
         sinks=_maybe("sinks", sinks), dropout=drop[1] > 0,
     )  # fmt: skip
     _check(request, known)
-    queries, keys = longest(request, cu_seqlens_q, cu_seqlens_k, None, None)
+    queries, keys, _ = longest(request, cu_seqlens_q, cu_seqlens_k, None, None)
     dq, dk, dv = (empty(q, x.shape, x.dtype, "attention_backward") for x in (request.q, request.k, request.v))
     empties = 0 in request.shape or 0 in request.k.shape
     if empties or request.packed_q or request.packed_k:

@@ -36,6 +36,8 @@ class Given(NamedTuple):
     descale: tuple[HostArray | None, HostArray | None, HostArray | None]
     drop: tuple[int, int, float]
     """Seed, cut and factor."""
+    share: float | None = 1.0
+    """The mean of the sequences' keys, of the longest one's; None where that is not known."""
 
 
 Launch: TypeAlias = "Callable[..., None]"
@@ -158,7 +160,7 @@ def on_hopper(
         elif w.splits:
             splits = w.splits
         elif cut.consumers == 1:
-            splits = parts_for(units, steps_k, lines, cut, where.processors, r.packed_k or r.used_k)
+            splits = parts_for(units, steps_k, lines, cut, where.processors, given.share)
         else:
             splits = splits_for(units, steps_k, blocks)
         steps_out, split_strides, sinks = out_strides, (0, 0), given.sinks

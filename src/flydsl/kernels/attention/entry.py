@@ -80,7 +80,7 @@ def attention(
         )  # fmt: skip
     else:
         request = known.request
-    queries, keys = longest(request, cu_seqlens_q, cu_seqlens_k, seqlens_k, block_table)
+    queries, keys, share = longest(request, cu_seqlens_q, cu_seqlens_k, seqlens_k, block_table)
     given = out is not None
     if out is None:
         out = empty(q, request.shape, request.out_dtype, "attention")
@@ -104,7 +104,7 @@ def attention(
             arrays = Given(
                 q, k, v, out, lse, bias, _line(alibi), _line(sinks), _line(cu_seqlens_q), _line(cu_seqlens_k),
                 _line(seqlens_k), _line(block_table), (_line(factors[0]), _line(factors[1]), _line(factors[2])),
-                drop,
+                drop, share,
             )  # fmt: skip
             known.run(arrays, queries, keys, stream)
     return (out, lse) if return_lse else out

@@ -15,13 +15,22 @@ _found: dict[tuple[int, ...], Found] = {}
 _MOST = 256
 
 
+class Longest(NamedTuple):
+    """The most queries and keys of a sequence."""
+
+    queries: int
+    keys: int
+    share: float | None = 1.0
+    """The mean of their keys, of the most, in sixteenths; None while a graph is captured, which knows of no lengths."""
+
+
 class Found(NamedTuple):
     """What was found in arrays that live on a GPU: true as long as they are the same and nobody wrote to them."""
 
     arrays: tuple[weakref.ref[object], ...]
     versions: tuple[int, ...]
     request: Request
-    longest: tuple[int, int]
+    longest: Longest
 
 
 class Listed(Protocol):
@@ -51,14 +60,14 @@ def numbers_in(x: HostArray) -> list[int] | None:
 
 def longest(
     request: Request, cu_q: HostArray | None, cu_k: HostArray | None, used_k: HostArray | None, table: HostArray | None
-) -> tuple[int, int]:
+) -> Longest:
     """The most queries and keys of a sequence; what points outside the arrays is refused.
 
     To read an array on a GPU is to wait for it: that is done once for what torch knows to be unchanged.
     """
     arrays = [x for x in (cu_q, cu_k, used_k, table) if x is not None]
     if not arrays:
-        return request.queries, request.keys
+        return Longest(request.queries, request.keys)
     versions = _versions(arrays)
     if versions is None:
         return _read(request, cu_q, cu_k, used_k, table)
@@ -88,8 +97,8 @@ def _versions(arrays: Sequence[HostArray]) -> tuple[int, ...] | None:
 
 def _read(
     request: Request, cu_q: HostArray | None, cu_k: HostArray | None, used_k: HostArray | None, table: HostArray | None
-) -> tuple[int, int]:
-    queries, keys = request.queries, request.keys
+) -> Longest:
+    queries, keys, share = request.queries, request.keys, 1.0
     if cu_q is not None:
         queries = _packed("cu_seqlens_q", cu_q, "q", queries)
     rooms: list[int] | None = None
@@ -97,8 +106,10 @@ def _read(
         found = numbers_in(cu_k)
         keys = _packed("cu_seqlens_k", cu_k, "k", keys)
         rooms = None if found is None else [b - a for a, b in zip(found, found[1:], strict=False)]
+        share = None if rooms is None else _share(rooms)
     if used_k is not None:
         counts = numbers_in(used_k)
+        share = None if counts is None else _share(counts)
         if counts is not None:
             for i, count in enumerate(counts):
                 room = request.keys if rooms is None else rooms[i]
@@ -107,7 +118,13 @@ def _read(
             if table is not None:
                 _pages(table, counts, request.page, request.k.shape[0])
             keys = max(counts, default=0)
-    return queries, keys
+    return Longest(queries, keys, share)
+
+
+def _share(counts: Sequence[int]) -> float:
+    """Few different ones: each has decisions made for it."""
+    most = max(counts, default=0) * len(counts)
+    return 1.0 if not most or sum(counts) == most else min(15, round(16 * sum(counts) / most)) / 16
 
 
 def _packed(name: str, cu: HostArray, of: str, rows: int) -> int:

@@ -95,13 +95,14 @@ PACE = Pace()
 
 
 @lru_cache(4096)
-def parts_for(units: int, steps: int, lines: int, tile: Tile, processors: int, unequal: bool) -> int:
+def parts_for(units: int, steps: int, lines: int, tile: Tile, processors: int, share: float | None) -> int:
     """Parts of the keys for one consumer's tiles, that of the least time.
 
     Waves that are full run as memory does. One that is not takes what a block alone takes, and more the more blocks
-    have a tile; as soon as there are more than one for two multiprocessors, those share what a pair gets. Of sequences
-    that may differ the longest is known and no more: what counts is the sum of two cases, all as long, and half as long
-    in the mean.
+    have a tile; as soon as there are more than one for two multiprocessors, those share what a pair gets.
+
+    `share` is the mean of all sequences' lengths, of the longest one's. Where nobody knows it, what counts is the sum
+    of two cases, all as long, and half as long in the mean.
     """
     pace, blocks = PACE, processors * tile.blocks
     size = tile.size * tile.n * (tile.d + tile.dv)
@@ -129,10 +130,11 @@ def parts_for(units: int, steps: int, lines: int, tile: Tile, processors: int, u
         beside = pace.tile * waves + pace.wave * min(-(-tiles // blocks) - 1, 2)
         if splits > 1:
             beside += pace.combine * splits * lines * tile.dv
-        if not unequal:
+        if share == 1.0:
             return found + beside
-        half = max(waves * each * full / 2 + pace.tail * longest * wave(waves), longest * wave(waves / 2))
-        return found + half + 2 * beside
+        some = 0.5 if share is None else share
+        apart = max(waves * each * full * some + pace.tail * longest * wave(waves), longest * wave(waves * some))
+        return apart + beside if share is not None else found + apart + 2 * beside
 
     return min(range(1, max(1, min(MOST, steps // 2)) + 1), key=time)
 

@@ -99,7 +99,7 @@ def mla_decode(
         request = _check(q, kv, dv, causal, scale, block_table, seqlens_k, descale)
     else:
         request = known.request
-    _, keys = longest(request, None, None, seqlens_k, block_table)
+    keys = longest(request, None, None, seqlens_k, block_table).keys
     given = out is not None
     if out is None:
         out = empty(q, request.shape, request.out_dtype, "mla_decode")
