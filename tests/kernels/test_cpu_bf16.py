@@ -18,6 +18,7 @@ import torch
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 import flydsl.kernels as k
+from flydsl._mlir.dialects import llvm
 from flydsl.ir.fold import float_bits
 from flydsl.llvm import codegen
 from flydsl.llvm.codegen import DeviceTarget
@@ -350,6 +351,34 @@ def test_printed_numbers(capfd: pytest.CaptureFixture[str]):
 
     run(np.array([1.5, -2.25], BF16))
     assert capfd.readouterr().out.split() == ["1.50", "-2.250"]
+
+
+@flyc.kernel
+def pairs_kernel(x: fx.Tensor, y: fx.Tensor, old: fx.Tensor, word: fx.Constexpr[str]):
+    t = fx.thread_idx.x
+    pair = fx.Vector.from_elements([x[t, 0], x[t, 1]], fx.BFloat16)
+    place = fx.to_llvm_ptr(fx.get_iter(y) + t * 2)
+    kind = getattr(llvm.AtomicBinOp, word)
+    before = fx.Vector(llvm.atomicrmw(kind, place, pair.ir_value(), llvm.AtomicOrdering.monotonic, alignment=4))
+    old[t, 0], old[t, 1] = before[0], before[1]
+
+
+@flyc.jit
+def pairs(x: fx.Tensor, y: fx.Tensor, old: fx.Tensor, word: fx.Constexpr[str]):
+    pairs_kernel(x, y, old, word).launch(grid=1, block=x.shape[0])
+
+
+@pytest.mark.parametrize("word", ["fadd", "fmax"])
+@pytest.mark.parametrize("checked", ["0", "1"])
+def test_pairs_are_updated(word: str, checked: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch):
+    """By `atomicrmw` of a vector; each half by itself."""
+    monkeypatch.setenv("FLYDSL_CPU_CHECK", checked)
+    x, y = (rng.standard_normal((37, 2)).astype(BF16) for _ in range(2))
+    want = (x.astype("f4") + y.astype("f4") if word == "fadd" else np.maximum(x, y)).astype(BF16)
+    was, old = y.copy(), np.zeros_like(y)
+    pairs(x, y, old, word)
+    np.testing.assert_array_equal(y, want)
+    np.testing.assert_array_equal(old, was)
 
 
 # --- what LLVM is given -------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from ...dialects import fly_cpu
 from ...dialects.upstream import gpu
 from ...dialects.upstream.gpu import warp as gpu_warp
+from ...ir.builder import elem_of
 from ...ir.types import bit_width
 from ...llvm.text import debug_info
 from ...llvm.text.function_text import Abi, FunctionText
@@ -100,11 +101,15 @@ class CpuAbi(Abi):
 
     def update(self, f: FunctionText, op: Operation, word: str) -> str | None:
         place, value = op.operands
-        if word not in bf16_atomics.WORDS or value.type != bf16:
+        if word not in bf16_atomics.WORDS or elem_of(value.type) != bf16:
             return None
-        name = bf16_atomics.name_of(word)
+        if value.type == bf16:
+            name, result, given = bf16_atomics.name_of(word), "i16", f.typed(value)
+        else:
+            name, result = bf16_atomics.pair_of(word), bf16_atomics.PAIR
+            given = "i32 " + f.assign(f"bitcast {f.typed(value)} to i32")
         cpu_routines.need(f.module, name, self.checked)
-        return f"call i16 @{name}({f.typed(place)}, {f.typed(value)})"
+        return f"call {result} @{name}({f.typed(place)}, {given})"
 
     def fence(self, f: FunctionText, op: Operation) -> None:
         cpu_accesses.checked_fence(f, op)

@@ -15,9 +15,17 @@ WORDS = ("fadd", "fsub", "fmax", "fmin")
 _NAN = 0x7FFF
 
 
+PAIR = "<2 x i16>"
+
+
 def name_of(word: str) -> str:
     """The routine of an operation of `atomicrmw`: (place, bits) to the value that was there."""
     return f"fly_bf16_{word}"
+
+
+def pair_of(word: str) -> str:
+    """The routine of two neighbours, each updated by itself as GPUs do: (place, bits of both) to what was there."""
+    return f"fly_bf16x2_{word}"
 
 
 def updating(word: str) -> Callable[[bool], Routine]:
@@ -35,6 +43,20 @@ def updating(word: str) -> Callable[[bool], Routine]:
             held.set(r.assign("i16", f"extractvalue {{ i16, i1 }} {pair.name}, 0"))
             done.set(r.assign("i1", f"extractvalue {{ i16, i1 }} {pair.name}, 1").to("i64"))
         r.give(held.get())
+        return r
+
+    return write
+
+
+def updating_pairs(word: str) -> Callable[[bool], Routine]:
+    """The routine of two of them."""
+
+    def write(checked: bool) -> Routine:
+        r = Routine(pair_of(word), PAIR, "ptr at, i32 by")
+        low = r.value_of(name_of(word), "i16", r["at"], r["by"].to("i16"))
+        high = r.value_of(name_of(word), "i16", r.at(r["at"], 2), (r["by"] >> 16).to("i16"))
+        both = low.to("i32") | (high.to("i32") << 16)
+        r.give(r.assign(PAIR, f"bitcast i32 {both.name} to {PAIR}"))
         return r
 
     return write

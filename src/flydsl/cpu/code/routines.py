@@ -61,6 +61,10 @@ ROUTINES: dict[str, Entry] = {
         for op in cpu_tma.REDUCTIONS
     },
     **{bf16_atomics.name_of(word): Entry(bf16_atomics.updating(word)) for word in bf16_atomics.WORDS},
+    **{
+        bf16_atomics.pair_of(word): Entry(bf16_atomics.updating_pairs(word), (bf16_atomics.name_of(word),))
+        for word in bf16_atomics.WORDS
+    },
     "fly_bulk_load": Entry(cpu_bulk.load, (UPDATE,), cpu_bulk.LOADS, True),
     "fly_bulk_load_all": Entry(cpu_bulk.multicast, (UPDATE, "fly_remote"), cpu_bulk.SENDS, True),
     "fly_bulk_send": Entry(cpu_bulk.send, (UPDATE, "fly_remote"), cpu_bulk.SENDS, True),
