@@ -354,7 +354,7 @@ def test_printed_numbers(capfd: pytest.CaptureFixture[str]):
 
 
 @flyc.kernel
-def pairs_kernel(x: fx.Tensor, y: fx.Tensor, old: fx.Tensor, word: fx.Constexpr[str]):
+def updates_kernel(x: fx.Tensor, y: fx.Tensor, old: fx.Tensor, word: fx.Constexpr[str]):
     t = fx.thread_idx.x
     pair = fx.Vector.from_elements([x[t, 0], x[t, 1]], fx.BFloat16)
     place = fx.to_llvm_ptr(fx.get_iter(y) + t * 2)
@@ -364,8 +364,8 @@ def pairs_kernel(x: fx.Tensor, y: fx.Tensor, old: fx.Tensor, word: fx.Constexpr[
 
 
 @flyc.jit
-def pairs(x: fx.Tensor, y: fx.Tensor, old: fx.Tensor, word: fx.Constexpr[str]):
-    pairs_kernel(x, y, old, word).launch(grid=1, block=x.shape[0])
+def updates(x: fx.Tensor, y: fx.Tensor, old: fx.Tensor, word: fx.Constexpr[str]):
+    updates_kernel(x, y, old, word).launch(grid=1, block=x.shape[0])
 
 
 @pytest.mark.parametrize("word", ["fadd", "fmax"])
@@ -376,7 +376,7 @@ def test_pairs_are_updated(word: str, checked: str, rng: np.random.Generator, mo
     x, y = (rng.standard_normal((37, 2)).astype(BF16) for _ in range(2))
     want = (x.astype("f4") + y.astype("f4") if word == "fadd" else np.maximum(x, y)).astype(BF16)
     was, old = y.copy(), np.zeros_like(y)
-    pairs(x, y, old, word)
+    updates(x, y, old, word)
     np.testing.assert_array_equal(y, want)
     np.testing.assert_array_equal(old, was)
 
