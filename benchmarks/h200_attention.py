@@ -29,7 +29,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from flydsl.kernels import attention
 from flydsl.kernels.attention import attention_backward
-from flydsl.kernels.attention.calls import Given, on_hopper
+from flydsl.kernels.attention.calls import Given, Wanted, on_hopper
 from flydsl.kernels.attention.request import check
 from flydsl.kernels.attention.tile import Tile, problem
 from flydsl.kernels.matmul.arrays import describe
@@ -96,7 +96,8 @@ def call_tile(tile: Tile, q, k, v, out, causal: bool) -> None:
     none = (None,) * 3
     request = check(*arrays, causal, None, None, None, None, None, None, None, None, None, None, none)
     processors = torch.cuda.get_device_properties(0).multi_processor_count
-    run = on_hopper(request, describe("out", out), Target(GPUTarget.parse("cuda:sm_90a"), processors), tile)
+    where = Target(GPUTarget.parse("cuda:sm_90a"), processors)
+    run = on_hopper(request, describe("out", out), where, Wanted(tile))
     assert run is not None
     given = Given(q, k, v, out, None, None, None, None, None, None, None, None, none, (0, 0, 1.0))
     run(given, q.shape[1], k.shape[1], None)

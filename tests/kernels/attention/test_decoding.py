@@ -177,7 +177,7 @@ def test_every_way_to_bring_keys(
         *(describe(name, x) for name, x in zip("qkv", (q, k, v), strict=True)), False, None, None, None,
         table=None if given is None else describe("block_table", given), used_k=describe("seqlens_k", used),
     )  # fmt: skip
-    run = calls.on_hopper(request, describe("out", out), Target(GPUTarget.parse("cuda:sm_90a"), 3), None, wanted)
+    run = calls.on_hopper(request, describe("out", out), Target(GPUTarget.parse("cuda:sm_90a"), 3), wanted)
     assert run is not None
     none = (None, None, None)
     run(calls.Given(q, k, v, out, lse, None, None, None, None, None, used, given, none, (0, 0, 1.0)), 1, room, None)

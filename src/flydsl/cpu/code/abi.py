@@ -19,6 +19,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from ...dialects import fly_cpu
 from ...dialects.upstream import gpu
 from ...dialects.upstream.gpu import warp as gpu_warp
+from ...errors import DSLCompileError
 from ...ir.builder import elem_of
 from ...ir.types import bit_width
 from ...llvm.text import debug_info
@@ -105,6 +106,8 @@ class CpuAbi(Abi):
             return None
         if value.type == bf16:
             name, result, given = bf16_atomics.name_of(word), "i16", f.typed(value)
+        elif bit_width(value.type) != 32:
+            raise DSLCompileError(f"atomic updates of bf16 are of one or two elements, got {value.type}")
         else:
             name, result = bf16_atomics.pair_of(word), bf16_atomics.PAIR
             given = "i32 " + f.assign(f"bitcast {f.typed(value)} to i32")

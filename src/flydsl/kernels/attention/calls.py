@@ -88,11 +88,9 @@ def engine_strides(x: Array, packed: bool) -> tuple[int, int, int]:
     return tuple(some if e == 1 else s for s, e in zip((row, head, batch), (shape[1], shape[2], shape[0]), strict=True))  # pyright: ignore[reportReturnType]
 
 
-def on_hopper(
-    request: Request, out: Array, where: Target, tile: Tile | None = None, wanted: Wanted | None = None
-) -> Run | None:
+def on_hopper(request: Request, out: Array, where: Target, wanted: Wanted | None = None) -> Run | None:
     """`hopper_attention`, for types of 8 and 16 bits whose rows are 16-byte units."""
-    r, w = request, wanted or Wanted(tile)
+    r, w = request, wanted or Wanted()
     size = r.q.itemsize
     if r.q.dtype not in (*HALF, *FP8) or r.k.dtype != r.q.dtype or r.d % (32 // size) or r.dv % 16:
         return None

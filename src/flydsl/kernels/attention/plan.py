@@ -111,15 +111,15 @@ def parts_for(units: int, steps: int, lines: int, tile: Tile, processors: int, s
     pair = max(alone, min(full, 2 * size * pace.pair))
     shared = min(full, tile.blocks * alone)
 
-    def wave(share: float) -> float:
-        """A step of a wave that others went before."""
-        return alone + (full - alone) * min(1.0, share)
+    def wave(busy: float) -> float:
+        """A step of a wave that others went before, in which so many of the blocks have a tile."""
+        return alone + (full - alone) * min(1.0, busy)
 
-    def first(share: float) -> float:
+    def first(busy: float) -> float:
         """A step of the only wave: blocks are spread over the multiprocessors."""
-        if share * tile.blocks <= 1.0:
-            return max(alone if 2 * share * tile.blocks <= 1.0 else pair, full * share)
-        return shared + (full - shared) * (share * tile.blocks - 1.0) / (tile.blocks - 1.0)
+        if busy * tile.blocks <= 1.0:
+            return max(alone if 2 * busy * tile.blocks <= 1.0 else pair, full * busy)
+        return shared + (full - shared) * (busy * tile.blocks - 1.0) / (tile.blocks - 1.0)
 
     def time(splits: int) -> float:
         tiles, longest = units * splits, -(-steps // splits)

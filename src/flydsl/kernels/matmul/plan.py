@@ -355,7 +355,7 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     if waves == 1:
         # Neighbours in turn have the rows in common that each block fetches for itself: requests for them meet on
         # their way to L2.
-        group = 1 if tile.shares == "y" and tile.cluster > 1 else across
+        group = 1 if along_x else across
     blocks = min(clusters, room) * tile.blocks
     return Plan(tile, blocks, min(group, across), clocks)
 
