@@ -30,7 +30,7 @@ os.environ.setdefault("FLYDSL_COMPILE_BACKEND", "cuda")
 import torch
 
 from flydsl.kernels.attention.calls import Given, Wanted, on_hopper
-from flydsl.kernels.attention.plan import parts_for, splits_for, tile_for_few
+from flydsl.kernels.attention.plan import MIXED, parts_for, splits_for, tile_for_few
 from flydsl.kernels.attention.request import check
 from flydsl.kernels.attention.tile import Tile
 from flydsl.kernels.matmul.arrays import describe
@@ -81,7 +81,7 @@ def one(d: int) -> Tile:
 
 def rule_of(case: Case, lengths: bool) -> int:
     tile = tile_for_few(case.d, case.d, 0)
-    share = None if lengths else 1.0
+    share = MIXED if lengths else 1.0
     return parts_for(case.b * case.hk, -(-case.s // tile.n), case.b * case.h, tile, PROCESSORS, share)
 
 

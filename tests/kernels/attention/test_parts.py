@@ -11,6 +11,8 @@ from flydsl.kernels.attention import calls, lengths
 from flydsl.kernels.attention.combine import combine
 from flydsl.kernels.attention.plan import FEW, MOST, parts_for, splits_for, tile_for_few
 
+from .oracle import oracle, random
+
 
 @pytest.mark.parametrize(
     ("arch", "splits", "dv", "sink"),
@@ -71,8 +73,8 @@ def test_parts_of_a_consumer_fill_waves():
     assert parts_for(528, 60, 4224, short, 132, 1.0) == 1
     # Lengths may differ: more parts, so that none is left alone with a long one.
     assert parts_for(128, 288, 512, short, 132, 1.0) == 1
-    assert 6 <= parts_for(128, 288, 512, short, 132, None) <= 32
-    assert 2 <= parts_for(512, 64, 2048, wide, 132, None) <= 8
+    assert 6 <= parts_for(128, 288, 512, short, 132, 0.5) <= 32
+    assert 2 <= parts_for(512, 64, 2048, wide, 132, 0.5) <= 8
     # Half of the multiprocessors are as good as all; between them pairs wait for each other.
     widest = tile_for_few(256, 256, 0)
     assert parts_for(16, 320, 128, widest, 132, 1.0) == 4
@@ -83,7 +85,45 @@ def test_parts_of_a_consumer_fill_waves():
     assert parts_for(96, 84, 96, tile_for_few(96, 96, 0), 132, 1.0) >= 3
     for steps in (1, 2, 5, 1 << 14):
         for tile in (wide, short):
-            assert 1 <= parts_for(1, steps, 1, tile, 300, None) <= max(1, min(MOST, steps // 2))
+            assert 1 <= parts_for(1, steps, 1, tile, 300, 0.5) <= max(1, min(MOST, steps // 2))
+
+
+@pytest.mark.parametrize("counts", [[150, 150, 150], [150, 20, 1], [0, 0, 0], [140, 150, 128]])
+@pytest.mark.parametrize("paged", [False, True])
+def test_lengths_pick_the_parts_where_the_host_has_not_seen_them(
+    counts: list[int], paged: bool, rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch
+):
+    """As in a graph: of two numbers the device takes the one that fits; parts of the other one are not touched."""
+    emulate("sm_90a")
+    monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
+    parts = {1.0: 2, 0.5: 5}
+    monkeypatch.setattr(calls, "parts_for", lambda *numbers: parts[numbers[-1]])
+    monkeypatch.setattr(lengths, "_read", lambda *_: lengths.Longest(1, 160, None))
+    rooms: dict[str, torch.Tensor] = {}
+
+    def room(like: torch.Tensor, what: str, size: int, dtype: str, stream: object, zero: bool = False) -> torch.Tensor:
+        made = torch.full((size,), 0 if zero else float("nan"), dtype=getattr(torch, dtype))
+        return rooms.setdefault(what, made)
+
+    monkeypatch.setattr(calls, "scratch", room)
+    q, k, v = (random(rng, 3, n, h, 64, dtype=torch.bfloat16) for n, h in ((1, 4), (160, 2), (160, 2)))
+    used, more = torch.tensor(counts, dtype=torch.int32), {}
+    given_k, given_v = k, v
+    if paged:
+        order = torch.from_numpy(rng.permutation(30))
+        given_k, given_v = (x.reshape(30, 16, 2, 64)[order].contiguous() for x in (k, v))
+        more = {"block_table": order.argsort().to(torch.int32).reshape(3, 10)}
+    out, lse = attention(q, given_k, given_v, seqlens_k=used, return_lse=True, **more)
+    mixed = counts == [150, 20, 1]
+    heights = rooms["attention heights"].reshape(5, 3, 2, 2)
+    assert not heights[: 5 if mixed else 2].isnan().any() and (mixed or heights[2:].isnan().all())
+    for i, count in enumerate(counts):
+        if count == 0:
+            assert not out[i].any() and (lse[i] == float("-inf")).all()
+            continue
+        want, tops, _ = oracle(q[i : i + 1], k[i : i + 1, :count], v[i : i + 1, :count])
+        torch.testing.assert_close(out[i : i + 1].double(), want, rtol=0, atol=2e-2)
+        torch.testing.assert_close(lse[i : i + 1].double(), tops, rtol=1e-3, atol=1e-3)
 
 
 def test_lengths_that_are_all_the_same_take_the_parts_of_such(monkeypatch: pytest.MonkeyPatch):

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias, cast
 from ..matmul.arrays import Array, HostArray, in_line
 from ..matmul.calls import Target
 from ..matmul.workspace import scratch
-from .plan import FEW, heads_together, parts_for, splits_for, threads_fetch, tile_for, tile_for_few
+from .plan import EQUAL, FEW, MIXED, heads_together, parts_for, splits_for, threads_fetch, tile_for, tile_for_few
 from .request import FP8, HALF, Request, factor_steps, factors_of
 from .softmax import LOG2E
 from .tile import Form, Tile, Turned, span
@@ -132,6 +132,7 @@ def on_hopper(request: Request, out: Array, where: Target, wanted: Wanted | None
     pages = (r.page, r.k.shape[0]) if r.page else (r.keys, 1 if r.packed_k else r.batches)
     rows = (queries, pages[0], 1 if r.packed_q else r.batches, pages[1])
     form_of_parts, form_of_engine = form._replace(split=True), form._replace(engine=True)
+    form_that_picks = form_of_parts._replace(picks=True)
     # Where there is one of a kind its stride says nothing.
     out_strides = tuple(
         r.dv if e == 1 else s for s, e in zip((row_out, head_out, batch_out), (queries, heads, r.batches), strict=True)
@@ -153,14 +154,19 @@ def on_hopper(request: Request, out: Array, where: Target, wanted: Wanted | None
         units = -(-longest_q // cut.m) * heads * r.batches
         blocks, steps_k = where.processors * cut.blocks, -(-longest_k // cut.n)
         lines = r.batches * heads * longest_q
+        picks: dict[str, HostArray | None] = {}
         if r.packed_q:
-            splits = 1
+            splits = told = 1
         elif w.splits:
-            splits = w.splits
+            splits = told = w.splits
         elif cut.consumers == 1:
-            splits = parts_for(units, steps_k, lines, cut, where.processors, given.share)
+            shares = (given.share,) if given.share is not None else (1.0, MIXED)
+            found = [parts_for(units, steps_k, lines, cut, where.processors, share) for share in shares]
+            splits = told = max(found)
+            if min(found) < splits:
+                told, picks = found[0] * EQUAL + found[1], {"cu_k": given.cu_k, "used_k": given.used_k}
         else:
-            splits = splits_for(units, steps_k, blocks)
+            splits = told = splits_for(units, steps_k, blocks)
         steps_out, split_strides, sinks = out_strides, (0, 0), given.sinks
         kind = form_of_engine if by_engine and cut.has_room else form
         result, lse = given.out, given.lse
@@ -168,7 +174,8 @@ def on_hopper(request: Request, out: Array, where: Target, wanted: Wanted | None
             result = scratch(given.out, "attention parts", splits * lines * r.dv, "float32", stream)
             lse = scratch(given.out, "attention heights", splits * lines, "float32", stream)
             steps_out = (r.dv, longest_q * r.dv, heads * longest_q * r.dv)
-            split_strides, kind, sinks = (lines * r.dv, lines), form_of_parts, None
+            split_strides, sinks = (lines * r.dv, lines), None
+            kind = form_that_picks if picks else form_of_parts
         if lse is not None:
             # It is to be what exact weights give.
             cut = cut.without_ones
@@ -187,13 +194,13 @@ def on_hopper(request: Request, out: Array, where: Target, wanted: Wanted | None
         launch(
             given.q, given.k, given.v, result, lse, sinks, given.cu_q, given.cu_k, given.used_k, given.table,
             counters, turned, *given.descale, *factor_strides, *rows, longest_q, longest_k, heads, r.kv_heads,
-            r.batches, *steps, *steps_out, *lse_strides, splits, *split_strides, r.page, table_row, together,
+            r.batches, *steps, *steps_out, *lse_strides, told, *split_strides, r.page, table_row, together,
             right or 0, r.left or 0, factor, inner, min(tiles, blocks), *given.drop, cut, kind, *more,
         )  # fmt: skip
         if splits > 1:
             gather(
-                result, lse, given.out, given.lse, given.sinks, splits, r.batches, longest_q, heads, batch_out,
-                row_out, head_out, r.dv, splits > FEW, *more,
+                result, lse, given.out, given.lse, given.sinks, told, r.batches, longest_q, heads, batch_out,
+                row_out, head_out, r.dv, splits > FEW, *more, **picks,
             )  # fmt: skip
 
     return run

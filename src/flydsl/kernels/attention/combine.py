@@ -15,7 +15,7 @@ from flydsl.expr.nvgpu.target import trace_target
 
 from .plan import FEW
 from .softmax import LN2, LOG2E
-from .walk import pointer_of
+from .walk import Lengths, picked, pointer_of
 
 WARPS = 4
 LANES = 32
@@ -47,10 +47,14 @@ def combine_kernel(
     batch_out: fx.Int64,
     row_out: fx.Int64,
     head_out: fx.Int64,
+    cu_k: fx.Pointer | None,
+    used_k: fx.Pointer | None,
 ):
     lane, warp = fx.thread_idx.x % LANES, fx.thread_idx.x // LANES
     groups = -(-dv // (COLUMNS * LANES))
     rows = batches * heads * queries
+    if fx.const_expr(cu_k is not None or used_k is not None):
+        splits = picked(Lengths(None, cu_k, used_k), batches, splits)
     if fx.const_expr(starts_early()):
         fx.nvgpu.griddepcontrol_wait()
     if fx.const_expr(many):
@@ -202,15 +206,17 @@ def combine(
     dv: fx.Constexpr[int],
     many: fx.Constexpr[bool],
     stream: fx.Stream = fx.Stream(None),
+    cu_k: fx.Tensor | None = None,
+    used_k: fx.Tensor | None = None,
 ):
     """`parts` is (splits, batch, heads, queries, dv) and `heights` (splits, batch, heads, queries), f32 both.
 
-    `many` says that there are more than `FEW` parts.
+    `many` says that there are more than `FEW` parts. Where lengths are given, `splits` are two numbers of them.
     """
     units = batches * heads * queries * (-(-dv // (COLUMNS * LANES)))
     combine_kernel(
         fx.get_iter(parts), fx.get_iter(heights), fx.get_iter(out), pointer_of(lse), pointer_of(sinks), dv, many,
-        splits, batches, queries, heads, batch_out, row_out, head_out,
+        splits, batches, queries, heads, batch_out, row_out, head_out, pointer_of(cu_k), pointer_of(used_k),
     ).launch(
         grid=units if many else fx.ceildiv(units, WARPS), block=WARPS * LANES, stream=stream, pdl=starts_early(),
         smem=4 * WARPS * (COLUMNS * LANES + 2) if many else 0,

@@ -36,7 +36,19 @@ from .fetching import (
 from .softmax import Scale
 from .tile import BARRIER_BYTES, Form, Tile, registers, span
 from .values import fetch_turned, first_step, steps_of_head
-from .walk import Lengths, Numbers, Places, Turns, masked_steps, pointer_of, position, publish, receive, steps_of
+from .walk import (
+    Lengths,
+    Numbers,
+    Places,
+    Turns,
+    masked_steps,
+    picked,
+    pointer_of,
+    position,
+    publish,
+    receive,
+    steps_of,
+)
 
 
 @flyc.kernel
@@ -107,6 +119,8 @@ def attention_kernel(
         # What combines the parts may get ready: it waits for all of them.
         nv.griddepcontrol_launch()
     lengths = Lengths(cu_q, cu_k, used_k)
+    if fx.const_expr(form.picks):
+        numbers = numbers._replace(splits=picked(lengths, numbers.batches, numbers.splits))
     blocks = fx.ceildiv(numbers.queries, tile.m)
     tiles = blocks * numbers.heads * numbers.batches * numbers.splits
     first, stride = fx.block_idx.x, fx.grid_dim.x

@@ -12,6 +12,10 @@ L2_BYTES = 32 << 20
 FEW = 64
 """Parts of keys that are combined by one group of lanes; four of them combine up to `MOST`."""
 MOST = 4 * FEW
+EQUAL = 1 << 16
+"""Two numbers of parts are told in one: that for equal lengths is multiplied by this."""
+MIXED = 0.5
+"""The mean of lengths that differ, of the longest one's, where nobody knows it."""
 
 
 @lru_cache(256)
@@ -95,14 +99,13 @@ PACE = Pace()
 
 
 @lru_cache(4096)
-def parts_for(units: int, steps: int, lines: int, tile: Tile, processors: int, share: float | None) -> int:
+def parts_for(units: int, steps: int, lines: int, tile: Tile, processors: int, share: float) -> int:
     """Parts of the keys for one consumer's tiles, that of the least time.
 
     Waves that are full run as memory does. One that is not takes what a block alone takes, and more the more blocks
     have a tile; as soon as there are more than one for two multiprocessors, those share what a pair gets.
 
-    `share` is the mean of all sequences' lengths, of the longest one's. Where nobody knows it, what counts is the sum
-    of two cases, all as long, and half as long in the mean.
+    `share` is the mean of all sequences' lengths, of the longest one's.
     """
     pace, blocks = PACE, processors * tile.blocks
     size = tile.size * tile.n * (tile.d + tile.dv)
@@ -132,9 +135,8 @@ def parts_for(units: int, steps: int, lines: int, tile: Tile, processors: int, s
             beside += pace.combine * splits * lines * tile.dv
         if share == 1.0:
             return found + beside
-        some = 0.5 if share is None else share
-        apart = max(waves * each * full * some + pace.tail * longest * wave(waves), longest * wave(waves * some))
-        return apart + beside if share is not None else found + apart + 2 * beside
+        apart = max(waves * each * full * share + pace.tail * longest * wave(waves), longest * wave(waves * share))
+        return apart + beside
 
     return min(range(1, max(1, min(MOST, steps // 2)) + 1), key=time)
 
@@ -161,4 +163,14 @@ def heads_together(keys: int, d: int, dv: int, heads: int, kv_heads: int, batche
     return max(1, min(heads * batches, max(1, L2_BYTES // one) * (heads // kv_heads)))
 
 
-__all__ = ["FEW", "heads_together", "parts_for", "splits_for", "threads_fetch", "tile_for", "tile_for_few"]
+__all__ = [
+    "EQUAL",
+    "FEW",
+    "MIXED",
+    "heads_together",
+    "parts_for",
+    "splits_for",
+    "threads_fetch",
+    "tile_for",
+    "tile_for_few",
+]

@@ -142,6 +142,8 @@ class Form(NamedTuple):
     """Threads bring keys and values, 16 bytes at a time; else the copy engine."""
     page_keys: int = 0
     """Keys of a page, where they are a power of two and compiled in; 0 if they are a number of the launch."""
+    picks: bool = False
+    """The number of parts follows from the lengths, which the host has not seen."""
 
     def asks(self, n: int) -> int:
         """Threads that bring a step's `n` keys and values, or ask the copy engine for them: one, or where there are

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
+import flydsl.compiler as flyc
 import flydsl.expr as fx
 
+from .plan import EQUAL
 from .tile import Form, Tile
 
 
@@ -34,7 +36,7 @@ class Numbers(NamedTuple):
     lse_head: fx.Int64
     lse_batch: fx.Int64
     splits: fx.Int32
-    """Parts of the keys, each with a result of its own."""
+    """Parts of the keys, each with a result of its own; two numbers where lengths decide, see `picked`."""
     out_split: fx.Int64
     lse_split: fx.Int64
     page: fx.Int32
@@ -80,6 +82,26 @@ class Work(NamedTuple):
 def pointer_of(t: fx.Tensor | None) -> fx.Pointer | None:
     """Where an array starts that may be missing."""
     return None if t is None else fx.get_iter(t)
+
+
+ABOUT_EQUAL = 0.875
+"""The mean of lengths, of the longest, from which on they are taken for equal ones."""
+
+
+@flyc.jit
+def picked(lengths: Lengths, batches: fx.Int32, both: fx.Int32):
+    """The number of parts for lengths that nobody knew when the launch was recorded in a graph."""
+    lane = fx.lane_id()
+    total, top = fx.Float32(0.0), fx.Float32(0.0)
+    for batch in range(lane, batches, 32):
+        keys, _ = of_batch(lengths.cu_k, batch, fx.Int32(0))
+        if fx.const_expr(lengths.used_k is not None):
+            keys = fx.Int32(cast("fx.Pointer", lengths.used_k)[batch])
+        total, top = total + fx.Float32(keys), fx.maximumf(top, fx.Float32(keys))
+    for i in fx.range_constexpr(5):
+        total, top = total + fx.shuffle_xor(total, 1 << i, 32), fx.maximumf(top, fx.shuffle_xor(top, 1 << i, 32))
+    equal = total >= top * fx.Float32(batches) * ABOUT_EQUAL
+    return fx.nvgpu.uniform(equal.select(both // EQUAL, both % EQUAL))
 
 
 def position(at: fx.Int32, blocks: fx.Int32, numbers: Numbers, lengths: Lengths) -> Work:
