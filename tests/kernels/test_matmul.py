@@ -245,6 +245,7 @@ def test_few_rows_as_words(rng: np.random.Generator, emulate, monkeypatch: pytes
         (1, 33, 72, Thin(1, 8, 2, 2)),
         (5, 40, 264, Thin(2, 8, 2, 1)),
         (16, 50, 328, Thin(1, 16, 2, 1, 2)),
+        (2, 3, 8, Thin(1, 8, 2, 2)),
     ):
         a, w = (torch.from_numpy(rng.standard_normal((x, k))).bfloat16() for x in (m, n))
         bias = torch.from_numpy(rng.standard_normal(n)).float()

@@ -98,7 +98,7 @@ def thin_kernel(
         held.store(coming.load())
     # What is left is less than a step: one warp's. Beyond the end of K there are zeros.
     if (given.k > whole * depth) & (start == whole % stride):
-        fetch_inside(held, [*columns, *tokens], whole * depth, given.k - along, thin, deep)
+        fetch_inside(held, [*columns, *tokens], whole * depth, along, given.k, thin, deep)
         multiply(sums, held, thin, w.dtype, a.dtype)
 
     parts = fx.get_dyn_shared(total)
@@ -145,12 +145,15 @@ def fetch(
             held[None, len(columns) + j, u].store(words_at(place + (at + u * deep)))
 
 
-def fetch_inside(held: fx.Tensor, places: list[fx.Pointer], at: fx.Int32, end: fx.Int32, thin: Thin, deep: int) -> None:
-    """A step that reaches beyond the end of K: there are zeros. `end` is the lane's, whose places begin at its unit."""
+def fetch_inside(
+    held: fx.Tensor, places: list[fx.Pointer], at: fx.Int32, along: fx.Int32, k: fx.Int32, thin: Thin, deep: int
+) -> None:
+    """A step that reaches beyond the end of K: there are zeros. A lane's places begin at its unit, `along` K."""
     for u in range(thin.units):
         here = at + u * deep
-        inside = here < end
-        near = inside.select(here, fx.Int32(0))
+        inside = here < k - along
+        # What is read in vain is the first unit, which is there however short K is.
+        near = inside.select(here, -along)
         for i, place in enumerate(places):
             zero = fx.Vector.filled(WORDS, 0, fx.Int32)
             held[None, i, u].store(cast("fx.Vector", inside.select(words_at(place + near), zero)))

@@ -128,7 +128,7 @@ def fetch_step(
     if at + deep * thin.units <= given.k:
         fetch(held, columns, tokens, at, thin, deep)
     else:
-        fetch_inside(held, [*columns, *tokens], at, given.k - along, thin, deep)
+        fetch_inside(held, [*columns, *tokens], at, along, given.k, thin, deep)
 
 
 @flyc.jit
