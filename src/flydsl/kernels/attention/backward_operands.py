@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from ..matmul.hopper_out import swizzle
@@ -43,6 +44,20 @@ def turned(base: fx.Pointer, form: Sides) -> fx.Tensor:
     return fx.make_view(fx.apply_swizzle(base, swizzle(2 * wide)), layout)
 
 
+@flyc.jit
+def clear_rows(base: fx.Pointer, first: fx.Int32, rows: int, d: int, tid: fx.Int32, threads: int):
+    """Zeros for the rows from `first` on: they are another sequence's, and weights of 0 must not make NaN of them."""
+    wide = span(d)
+    whole, units = fx.make_layout(8, 1), rows * wide // 8
+    zeros = fx.make_rmem_tensor(whole, base.dtype)
+    zeros.fill(0.0)
+    atom = fx.make_copy_atom(fx.UniversalCopy(128), base.dtype)
+    # Rows of a box lie one behind the other, each a permutation of its own units.
+    for i in range(first * (wide // 8) + tid, units, threads):
+        for box in fx.range_constexpr(d // wide):
+            fx.copy(atom, zeros, fx.make_view(base + (i + box * units) * 8, whole))
+
+
 def multiply(mma: fx.TiledMma, out: fx.Tensor, a: fx.Tensor, b: fx.Tensor, count: int) -> None:
     """Issue a product of `count` instructions, which writes what it adds to the next time."""
     for k in range(count):
@@ -58,4 +73,4 @@ def add_products(mma: fx.TiledMma, sums: fx.Tensor, a: fx.Tensor, b: fx.Tensor, 
     fx.nvgpu.wgmma_commit()
 
 
-__all__ = ["accumulators", "add_products", "held_columns", "held_rows", "multiply", "turned", "walked"]
+__all__ = ["accumulators", "add_products", "clear_rows", "held_columns", "held_rows", "multiply", "turned", "walked"]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import flydsl.expr as fx
 
 from .dropout import Drop, in_rows
+from .walk import of_batch
 
 ROWS = 128
 """Keys of a block."""
@@ -27,6 +28,9 @@ class Sides(NamedTuple):
     dropout: bool = False
     stages: int = 2
     """Steps of queries that are in shared memory."""
+    packed_q: bool = False
+    """Sequences of queries lie one behind the other."""
+    packed_k: bool = False
 
     @property
     def smem(self) -> int:
@@ -52,6 +56,29 @@ class Reach(NamedTuple):
     scale: fx.Float32
 
 
+class Sequence(NamedTuple):
+    """Where a block's sequence is: in the arrays, and in a head's sums and sides."""
+
+    batch_q: fx.Int32
+    batch_k: fx.Int32
+    first_q: fx.Int32
+    first_k: fx.Int32
+    tile: fx.Int32
+
+
+def sequence_of(
+    batch: fx.Int32, m: int, cu_q: fx.Pointer | None, cu_k: fx.Pointer | None, reach: Reach
+) -> tuple[Sequence, Reach]:
+    """A sequence, with its own lengths. Packed ones begin a step of their own in a head's sums: all of them have no
+    more than their rows have, and one each."""
+    queries, first_q = of_batch(cu_q, batch, reach.queries)
+    keys, first_k = of_batch(cu_k, batch, reach.keys)
+    zero = fx.Int32(0)
+    batch_q, batch_k = (batch if cu is None else zero for cu in (cu_q, cu_k))
+    found = Sequence(batch_q, batch_k, first_q, first_k, zero if cu_q is None else first_q // m + batch)
+    return found, reach._replace(queries=queries, keys=keys)
+
+
 def steps_of(block: fx.Int32, form: Sides, reach: Reach) -> tuple[fx.Int32, fx.Int32]:
     """The first step of queries that sees some of a block's keys, and the one behind the last."""
     shift = reach.keys - reach.queries
@@ -60,6 +87,9 @@ def steps_of(block: fx.Int32, form: Sides, reach: Reach) -> tuple[fx.Int32, fx.I
         low = fx.max(block * ROWS - shift - reach.right, 0) // form.m
     if form.left:
         end = fx.max(fx.min(end, block * ROWS + ROWS - shift + reach.left), 0)
+    if form.packed_k:
+        # Blocks are counted for the longest sequence.
+        end = (block * ROWS < reach.keys).select(end, fx.Int32(0))
     return low, fx.ceildiv(end, form.m)
 
 
@@ -136,5 +166,6 @@ def kept(weights: fx.Tensor, drop: Drop | None) -> fx.Vector:
 
 
 __all__ = [
-    "ROWS", "Reach", "Sides", "derive", "kept", "mask", "masked", "steps_of", "thin", "weigh",
+    "ROWS", "Reach", "Sequence", "Sides", "derive", "kept", "mask", "masked", "sequence_of", "steps_of",
+    "thin", "weigh",
 ]  # fmt: skip

@@ -18,8 +18,29 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from ..matmul.hopper_out import swizzle
-from .backward_operands import accumulators, add_products, held_columns, held_rows, multiply, turned, walked
-from .backward_steps import ROWS, Reach, Sides, derive, kept, mask, masked, steps_of, thin, weigh
+from .backward_operands import (
+    accumulators,
+    add_products,
+    clear_rows,
+    held_columns,
+    held_rows,
+    multiply,
+    turned,
+    walked,
+)
+from .backward_steps import (
+    ROWS,
+    Reach,
+    Sides,
+    derive,
+    kept,
+    mask,
+    masked,
+    sequence_of,
+    steps_of,
+    thin,
+    weigh,
+)
 from .dropout import Drop
 from .fetching import fetch, load_map
 from .rounding import UNIT, round_kernel, sides_kernel
@@ -41,6 +62,9 @@ def backward_kernel(
     turns: fx.Pointer | None,
     dk: fx.Pointer,
     dv: fx.Pointer,
+    cu_q: fx.Pointer | None,
+    cu_k: fx.Pointer | None,
+    all_tiles: fx.Int32 | None,
     drop: Drop | None,
     dtype: type[fx.Numeric],
     form: fx.Constexpr[Sides],
@@ -69,25 +93,30 @@ def backward_kernel(
     fx.barrier()
     block, head, batch = fx.block_idx
     group = reach.heads // reach.kv_heads
+    here, reach = sequence_of(batch, m, cu_q, cu_k, reach)
     low, high = steps_of(block, form, reach)
     steps = fx.max(high - low, 0)
     if role == 0:
         nv.setmaxnreg(24, increase=False)
-        if fx.nvgpu.leader(tid):
+        asks = fx.nvgpu.leader(tid)
+        if fx.const_expr(form.packed_k):
+            asks = asks & (block * ROWS < reach.keys)
+        if asks:
             held.expect_tx(2 * 2 * ROWS * d)
-            fetch(load_k, base_k, held, block * ROWS, head, batch, ROWS, d)
-            fetch(load_v, base_v, held, block * ROWS, head, batch, ROWS, d)
+            fetch(load_k, base_k, held, here.first_k + block * ROWS, head, here.batch_k, ROWS, d)
+            fetch(load_v, base_v, held, here.first_k + block * ROWS, head, here.batch_k, ROWS, d)
             stage, phase = fx.Int32(0), fx.Int32(1)
             for i in range(steps * group):
                 which = i // fx.max(steps, 1)
                 row, from_head = (low + i - which * steps) * m, head * group + which
                 empty[stage].wait(phase)
                 full_q[stage].expect_tx(2 * m * d + 2 * 4 * m)
-                fetch(load_q, base_q + stage * (m * d), full_q[stage], row, from_head, batch, m, d)
-                line = batch * reach.heads + from_head
-                load_sides.load((line, 0, row), sides + stage * (2 * m), full_q[stage])
+                at = here.first_q + row
+                fetch(load_q, base_q + stage * (m * d), full_q[stage], at, from_head, here.batch_q, m, d)
+                line = here.batch_q * reach.heads + from_head
+                load_sides.load((line, 0, here.tile * m + row), sides + stage * (2 * m), full_q[stage])
                 full_g[stage].expect_tx(2 * m * d)
-                fetch(load_grad, base_g + stage * (m * d), full_g[stage], row, from_head, batch, m, d)
+                fetch(load_grad, base_g + stage * (m * d), full_g[stage], at, from_head, here.batch_q, m, d)
                 stage = stage + 1
                 if stage == stages:
                     stage = fx.Int32(0)
@@ -126,7 +155,7 @@ def backward_kernel(
         place = fx.make_view(staged, fx.make_layout((64 * columns, 2), (1, 64 * columns)))[None, consumer]
         four = fx.make_copy_atom(fx.UniversalCopy(128), fx.Float32)
         in_fours = fx.make_view(fx.get_iter(part_q), fx.make_layout((4, columns // 8), (1, 4)))
-        tiles = fx.ceildiv(reach.queries, m)
+        tiles = fx.ceildiv(reach.queries, m) if all_tiles is None else all_tiles
         sums_k.fill(0.0)
         sums_v.fill(0.0)
         key = block * ROWS + consumer * 64 + member // 32 * 16 + member % 32 // 4
@@ -134,12 +163,30 @@ def backward_kernel(
         share = None
         if fx.const_expr(drop is not None):
             share = 1.0 / cast("Drop", drop).factor
-        held.wait(0)
+        if fx.const_expr(form.packed_k):
+            left_over = reach.keys - block * ROWS
+            if left_over > 0:
+                held.wait(0)
+                if left_over < ROWS:
+                    clear_rows(base_k, left_over, ROWS, d, tid - 128, 256)
+                    clear_rows(base_v, left_over, ROWS, d, tid - 128, 256)
+                    nv.fence_proxy_async()
+                    nv.named_barrier(1, 256).sync()
+        else:
+            held.wait(0)
         stage, phase = fx.Int32(0), fx.Int32(0)
         for i in range(steps * group):
             which = i // fx.max(steps, 1)
             row, from_head = (low + i - which * steps) * m, head * group + which
             full_q[stage].wait(phase)
+            if fx.const_expr(form.packed_q):
+                left_over = reach.queries - row
+                if left_over < m:
+                    full_g[stage].wait(phase)
+                    clear_rows(base_q + stage * (m * d), left_over, m, d, tid - 128, 256)
+                    clear_rows(base_g + stage * (m * d), left_over, m, d, tid - 128, 256)
+                    nv.fence_proxy_async()
+                    nv.named_barrier(1, 256).sync()
             multiply(product, scores, keys, queries[None, None, None, stage], d // 16)
             full_g[stage].wait(phase)
             multiply(product, slopes, values, grads[None, None, None, stage], d // 16)
@@ -172,7 +219,8 @@ def backward_kernel(
             add_products(sums_mma, sums_k, slopes_half, queries_t[None, None, None, stage], m // 16)
             wrapped = stage == stages - 1
             next_stage, next_phase = wrapped.select(fx.Int32(0), stage + 1), wrapped.select(phase ^ 1, phase)
-            which_part = ((batch * reach.heads + from_head) * tiles + row // m) * 2 + consumer
+            line = here.batch_q * reach.heads + from_head
+            which_part = (line * tiles + here.tile + row // m) * 2 + consumer
             target = sums + fx.Int64(which_part) * (64 * columns)
             nv.wgmma_wait(1, part_q)
             if fx.const_expr(form.ordered):
@@ -190,7 +238,8 @@ def backward_kernel(
                 empty[stage].arrive()
             stage, phase = next_stage, next_phase
         nv.wgmma_wait(0, sums_k, sums_v)
-        line = (fx.Int64(batch) * fx.Int64(reach.keys) * fx.Int64(reach.kv_heads) + fx.Int64(head)) * d
+        first = fx.Int64(here.first_k) if form.packed_k else fx.Int64(batch) * fx.Int64(reach.keys)
+        line = (first * fx.Int64(reach.kv_heads) + fx.Int64(head)) * d
         scale_k, scale_v = reach.scale, None
         if fx.const_expr(drop is not None):
             scale_v = cast("Drop", drop).factor
@@ -241,6 +290,12 @@ def hopper_backward(
     dq: fx.Tensor,
     dk: fx.Tensor,
     dv: fx.Tensor,
+    cu_q: fx.Tensor | None,
+    cu_k: fx.Tensor | None,
+    rows_q: fx.Int32,
+    rows_k: fx.Int32,
+    batches_q: fx.Int32,
+    batches_k: fx.Int32,
     batches: fx.Int32,
     queries: fx.Int32,
     keys: fx.Int32,
@@ -271,32 +326,37 @@ def hopper_backward(
     stream: fx.Stream = fx.Stream(None),
 ):
     """Gradients are contiguous. `sides` has room for two numbers of each query, rounded up to a step, and `sums` for a
-    row of f32 of each; `turns` are zeros, two for each head's steps, where sums have an order."""
+    row of f32 of each; `turns` are zeros, two for each head's steps, where sums have an order.
+
+    `rows_*` and `batches_*` are those of the arrays; `queries`, `keys` and `batches` those of the sequences, the
+    longest where they are packed."""
     nv, d, m = fx.nvgpu, form.d, form.m
-    long = fx.ceildiv(queries, m) * m
-    lines = batches * heads
-    load_q = load_map(q, queries, d, heads, batches, (row_q, head_q, batch_q), m)
-    load_grad = load_map(grad, queries, d, heads, batches, (row_grad, head_grad, batch_grad), m)
-    load_k = load_map(k, keys, d, kv_heads, batches, (row_k, head_k, batch_k), ROWS)
-    load_v = load_map(v, keys, d, kv_heads, batches, (row_v, head_v, batch_v), ROWS)
+    long = (rows_q // m + batches if form.packed_q else fx.ceildiv(queries, m)) * m
+    lines = batches_q * heads
+    load_q = load_map(q, rows_q, d, heads, batches_q, (row_q, head_q, batch_q), m)
+    load_grad = load_map(grad, rows_q, d, heads, batches_q, (row_grad, head_grad, batch_grad), m)
+    load_k = load_map(k, rows_k, d, kv_heads, batches_k, (row_k, head_k, batch_k), ROWS)
+    load_v = load_map(v, rows_k, d, kv_heads, batches_k, (row_v, head_v, batch_v), ROWS)
     two = fx.make_layout((lines, 2, long), (fx.Int64(long) * 2, fx.Int64(long), 1))
     load_sides = nv.make_tma_atom(nv.TMALoad(), fx.make_view(fx.get_iter(sides), two), None, (1, 2, m))
-    rows = lines * long
+    # Packed sequences have a line of blocks each, as long as the longest.
+    rows = fx.ceildiv(queries, m) * m if form.packed_q else lines * long
+    over = (heads, batches) if form.packed_q else ()
     sides_kernel(
-        fx.get_iter(out), fx.get_iter(grad), fx.get_iter(lse), fx.get_iter(sides), fx.get_iter(sums), d, form.wide,
-        queries, heads, long, rows, batch_out, row_out, head_out, batch_grad, row_grad, head_grad,
-    ).launch(grid=fx.ceildiv(rows, 1024 // d), block=128, stream=stream)  # fmt: skip
+        fx.get_iter(out), fx.get_iter(grad), fx.get_iter(lse), fx.get_iter(sides), fx.get_iter(sums), pointer_of(cu_q),
+        d, m, form.wide, rows_q, heads, long, rows, batch_out, row_out, head_out, batch_grad, row_grad, head_grad,
+    ).launch(grid=(fx.ceildiv(rows, 1024 // d), *over), block=128, stream=stream)  # fmt: skip
     reach = Reach(queries, keys, heads, kv_heads, right, left, scale)
     backward_kernel(
         load_q, load_k, load_v, load_grad, load_sides, fx.get_iter(sums), pointer_of(turns), fx.get_iter(dk),
-        fx.get_iter(dv), Drop(seed, cut, factor) if form.dropout else None, q.dtype, form, reach,
-        value_attrs={"nvvm.minctasm": 1},
+        fx.get_iter(dv), pointer_of(cu_q), pointer_of(cu_k), long // m if form.packed_q else None,
+        Drop(seed, cut, factor) if form.dropout else None, q.dtype, form, reach, value_attrs={"nvvm.minctasm": 1},
     ).launch(
         grid=(fx.ceildiv(keys, ROWS), kv_heads, batches), block=128 * (CONSUMERS + 1), smem=form.smem, stream=stream
     )  # fmt: skip
-    units = fx.Int64(lines) * fx.Int64(long) * (d // UNIT)
+    units = fx.Int64(rows) * (d // UNIT) if form.packed_q else fx.Int64(lines) * fx.Int64(long) * (d // UNIT)
     if fx.const_expr(form.dropout):
         scale = scale * factor
     round_kernel(
-        fx.get_iter(sums), fx.get_iter(dq), d, m, form.columns, units, long // m, queries, heads, scale
-    ).launch(grid=fx.Int32((units + 255) // 256), block=256, stream=stream)
+        fx.get_iter(sums), fx.get_iter(dq), pointer_of(cu_q), d, m, form.columns, units, long // m, rows_q, heads, scale
+    ).launch(grid=(fx.Int32((units + 255) // 256), *over), block=256, stream=stream)
