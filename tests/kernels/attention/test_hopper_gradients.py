@@ -1,4 +1,4 @@
-"""Gradients on Hopper: packed sequences of any lengths, against float64's, sequence by sequence."""
+"""Gradients on Hopper: sequences of any lengths and sizes of a head, against float64's, sequence by sequence."""
 
 from __future__ import annotations
 
@@ -121,10 +121,18 @@ PACKED = [
     (([70, 7, 66], [133, 9, 150]), (2, 1, 128, 128), torch.bfloat16, (True, True),
      {"deterministic": True, "causal": True}),
 ]  # fmt: skip
+SIZES = [
+    (([70, 1, 9], [70, 3, 130]), (2, 1, 96, 96), torch.bfloat16, (True, True), {"causal": True, "deterministic": True}),
+    (([70, 70, 70], [140, 140, 140]), (2, 1, 80, 80), torch.float16, (False, False), {"causal": True}),
+    (([130, 130, 130], [40, 40, 40]), (1, 1, 32, 32), torch.bfloat16, (False, False), {"causal": True}),
+    (([30, 5, 70], [33, 9, 70]), (2, 2, 112, 64), torch.bfloat16, (True, True), {"window": (30, 5)}),
+    (([70, 5, 9], [70, 9, 13]), (1, 1, 48, 16), torch.float16, (True, True), {"dropout": 0.2, "seed": -3}),
+    (([66, 66, 66], [20, 20, 20]), (2, 1, 16, 128), torch.float16, (False, False), {}),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("lengths", "sizes", "dtype", "packed", "more"), PACKED)
-def test_packed(lengths, sizes, dtype, packed, more, rng, emulate, poisoned, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(("lengths", "sizes", "dtype", "packed", "more"), [*PACKED, *SIZES])
+def test_every_sequence(lengths, sizes, dtype, packed, more, rng, emulate, poisoned, monkeypatch: pytest.MonkeyPatch):
     emulate("sm_90a")
     monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
     drop = {name: more[name] for name in ("dropout", "seed") if name in more}

@@ -81,7 +81,7 @@ def attention_backward(
         wide = engine_takes(known["out"])
         form = form_for(
             request.d, request.right is not None, request.left is not None, deterministic, wide, request.dropout,
-            request.packed_q, request.packed_k,
+            request.packed_q, request.packed_k, request.dv,
         )  # fmt: skip
         packs = request.packed_q
         tiles = request.queries // form.m + request.batches if packs else -(-request.queries // form.m)
@@ -136,17 +136,19 @@ def form_for(
     dropout: bool,
     packed_q: bool = False,
     packed_k: bool = False,
+    dv: int = 0,
 ) -> Sides:
     """Queries of a step: as many as there are registers for."""
     from .backward_steps import Sides
 
-    m = 128 if d <= 64 and not dropout else 64
-    return Sides(d, right, left, m, ordered, wide, dropout, packed_q=packed_q, packed_k=packed_k)
+    m = 128 if max(d, dv) <= 64 and not dropout else 64
+    return Sides(d, right, left, m, ordered, wide, dropout, packed_q=packed_q, packed_k=packed_k, values=dv)
 
 
 def _on_hopper(request: Request, known: dict[str, Array]) -> bool:
-    """Whether the tensor cores' kernel takes it: 16-bit types, 64 or 128 elements, rows of 16-byte units."""
-    if request.q.dtype not in HALF or request.d not in (64, 128) or request.dv != request.d or request.softcap:
+    """Whether the tensor cores' kernel takes it: 16-bit types, up to 128 elements, rows of 16-byte units."""
+    sizes = request.d, request.dv
+    if request.q.dtype not in HALF or request.softcap or max(sizes) > 128 or any(x % 16 for x in sizes):
         return False
     if request.bias is not None or request.alibi is not None:
         return False

@@ -30,16 +30,16 @@ def held_columns(base: fx.Pointer, d: int, columns: int) -> fx.Tensor:
     return fx.make_view(fx.apply_swizzle(base, swizzle(2 * wide)), layout)
 
 
-def walked(base: fx.Pointer, form: Sides) -> fx.Tensor:
+def walked(base: fx.Pointer, form: Sides, d: int) -> fx.Tensor:
     """All stages of what is walked along, (queries, d, stage)."""
-    m, d, wide = form.m, form.d, span(form.d)
+    m, wide = form.m, span(d)
     layout = fx.make_layout((m, (wide, d // wide), form.stages), (wide, (1, m * wide), m * d))
     return fx.make_view(fx.apply_swizzle(base, swizzle(2 * wide)), layout)
 
 
-def turned(base: fx.Pointer, form: Sides) -> fx.Tensor:
+def turned(base: fx.Pointer, form: Sides, d: int) -> fx.Tensor:
     """The same as (d, queries, stage)."""
-    m, d, wide = form.m, form.d, span(form.d)
+    m, wide = form.m, span(d)
     layout = fx.make_layout(((wide, d // wide), m, form.stages), ((1, m * wide), wide, m * d))
     return fx.make_view(fx.apply_swizzle(base, swizzle(2 * wide)), layout)
 
@@ -58,12 +58,36 @@ def clear_rows(base: fx.Pointer, first: fx.Int32, rows: int, d: int, tid: fx.Int
             fx.copy(atom, zeros, fx.make_view(base + (i + box * units) * 8, whole))
 
 
-def multiply(mma: fx.TiledMma, out: fx.Tensor, a: fx.Tensor, b: fx.Tensor, count: int) -> None:
+def parts_of_dq(
+    base: fx.Pointer, out: fx.Tensor, consumer: fx.Int32, dtype: type[fx.Numeric], form: Sides
+) -> list[tuple[fx.TiledMma, fx.Tensor, fx.Tensor]]:
+    """What a consumer's part of dQ is multiplied by, with keys at `base`: instructions, keys, and where it goes."""
+    d, columns, whole, wide = form.d, form.columns, form.whole, span(form.d)
+    alone = fx.make_layout((1, 1, 1), (0, 0, 0))
+    starts = [(base, whole, 0)]
+    if form.m < 128:
+        # Boxes of its own, behind the middle one for the second; or a half of the only box.
+        own = ROWS * wide * (d // wide - whole // wide) if whole % wide == 0 else columns
+        starts = [(base + consumer * own, whole, 0)]
+    if whole < columns:
+        starts.append((base + (whole * ROWS + consumer * (wide // 2)), columns - whole, whole))
+    return [
+        (
+            fx.make_tiled_mma(fx.make_mma_atom(fx.nvgpu.WGMMA(count, 16, dtype, major_a="mn", major_b="mn")), alone),
+            held_columns(start, d, count),
+            fx.make_view(fx.get_iter(out) + first // 2, fx.make_layout(((2, 2, count // 8), 1, 1), ((1, 2, 4), 0, 0))),
+        )
+        for start, count, first in starts
+    ]
+
+
+def multiply(mma: fx.TiledMma, out: fx.Tensor, a: fx.Tensor, b: fx.Tensor, count: int, commit: bool = True) -> None:
     """Issue a product of `count` instructions, which writes what it adds to the next time."""
     for k in range(count):
         now = mma.set_value("accumulate", fx.Int32(0)) if k == 0 else mma
         fx.gemm(now, out, a[None, None, k], b[None, None, k], out)
-    fx.nvgpu.wgmma_commit()
+    if commit:
+        fx.nvgpu.wgmma_commit()
 
 
 def add_products(mma: fx.TiledMma, sums: fx.Tensor, a: fx.Tensor, b: fx.Tensor, count: int) -> None:
@@ -73,4 +97,14 @@ def add_products(mma: fx.TiledMma, sums: fx.Tensor, a: fx.Tensor, b: fx.Tensor, 
     fx.nvgpu.wgmma_commit()
 
 
-__all__ = ["accumulators", "add_products", "clear_rows", "held_columns", "held_rows", "multiply", "turned", "walked"]
+__all__ = [
+    "accumulators",
+    "add_products",
+    "clear_rows",
+    "held_columns",
+    "held_rows",
+    "multiply",
+    "parts_of_dq",
+    "turned",
+    "walked",
+]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import flydsl.expr as fx
 
 from .dropout import Drop, in_rows
+from .tile import span
 from .walk import of_batch
 
 ROWS = 128
@@ -31,17 +32,30 @@ class Sides(NamedTuple):
     packed_q: bool = False
     """Sequences of queries lie one behind the other."""
     packed_k: bool = False
+    values: int = 0
+    """Elements of a value; 0 if they are as many."""
+
+    @property
+    def dv(self) -> int:
+        return self.values or self.d
 
     @property
     def smem(self) -> int:
-        held = 2 * 2 * ROWS * self.d
-        walked = self.stages * (2 * 2 * self.m * self.d + 2 * 4 * self.m)
+        held = 2 * ROWS * (self.d + self.dv)
+        walked = self.stages * (2 * self.m * (self.d + self.dv) + 2 * 4 * self.m)
         return held + walked + 2 * 2 * ROWS * self.m + (4 * self.m * self.d if self.ordered else 0) + 256
 
     @property
     def columns(self) -> int:
         """Of a consumer's part of dQ, which has 64 queries."""
         return self.d if self.m == 128 else self.d // 2
+
+    @property
+    def whole(self) -> int:
+        """How many of them are multiplied at once. Where boxes are odd in number consumers have half of the middle one
+        each, by instructions of its own."""
+        boxes = self.d // span(self.d)
+        return self.columns if self.m == 128 or boxes == 1 else boxes // 2 * span(self.d)
 
 
 class Reach(NamedTuple):
