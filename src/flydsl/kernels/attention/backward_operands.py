@@ -81,13 +81,18 @@ def parts_of_dq(
     ]
 
 
-def multiply(mma: fx.TiledMma, out: fx.Tensor, a: fx.Tensor, b: fx.Tensor, count: int, commit: bool = True) -> None:
+def multiply(mma: fx.TiledMma, out: fx.Tensor, a: fx.Tensor, b: fx.Tensor, count: int) -> None:
     """Issue a product of `count` instructions, which writes what it adds to the next time."""
+    multiply_parts([(mma, a, b, out)], count)
+
+
+def multiply_parts(parts: list[tuple[fx.TiledMma, fx.Tensor, fx.Tensor, fx.Tensor]], count: int) -> None:
+    """The same of several products, waited for together: (instructions, a, b, out)."""
     for k in range(count):
-        now = mma.set_value("accumulate", fx.Int32(0)) if k == 0 else mma
-        fx.gemm(now, out, a[None, None, k], b[None, None, k], out)
-    if commit:
-        fx.nvgpu.wgmma_commit()
+        for mma, a, b, out in parts:
+            now = mma.set_value("accumulate", fx.Int32(0)) if k == 0 else mma
+            fx.gemm(now, out, a[None, None, k], b[None, None, k], out)
+    fx.nvgpu.wgmma_commit()
 
 
 def add_products(mma: fx.TiledMma, sums: fx.Tensor, a: fx.Tensor, b: fx.Tensor, count: int) -> None:
@@ -104,6 +109,7 @@ __all__ = [
     "held_columns",
     "held_rows",
     "multiply",
+    "multiply_parts",
     "parts_of_dq",
     "turned",
     "walked",

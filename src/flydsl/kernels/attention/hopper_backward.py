@@ -24,6 +24,7 @@ from .backward_operands import (
     clear_rows,
     held_rows,
     multiply,
+    multiply_parts,
     parts_of_dq,
     turned,
     walked,
@@ -218,8 +219,7 @@ def backward_kernel(
             flat.store(slopes_half.load().reshape(scores.shape.unpack()))
             fx.copy(store, copy.retile(flat), to_slopes[None, None, None, turn])
             nv.named_barrier(1, 256).sync()
-            for mma, some_slopes, some_keys, to in parts:
-                multiply(mma, to, some_slopes[None, None, None, turn], some_keys, ROWS // 16, mma is parts[-1][0])
+            multiply_parts([(mma, a[None, None, None, turn], b, to) for mma, a, b, to in parts], ROWS // 16)
             add_products(mma_k, sums_k, slopes_half, queries_t[None, None, None, stage], m // 16)
             wrapped = stage == stages - 1
             next_stage, next_phase = wrapped.select(fx.Int32(0), stage + 1), wrapped.select(phase ^ 1, phase)
