@@ -129,9 +129,15 @@ SIZES = [
     (([70, 5, 9], [70, 9, 13]), (1, 1, 48, 16), torch.float16, (True, True), {"dropout": 0.2, "seed": -3}),
     (([66, 66, 66], [20, 20, 20]), (2, 1, 16, 128), torch.float16, (False, False), {}),
 ]  # fmt: skip
+CAPPED = [
+    (([70, 9, 20], [33, 9, 140]), (2, 1, 64, 64), torch.float16, (True, True), {"causal": True, "softcap": 1.5}),
+    (([66, 66, 66], [20, 20, 20]), (1, 1, 128, 128), torch.bfloat16, (False, False), {"softcap": 4.0, "scale": 0.3}),
+    (([70, 1, 9], [30, 3, 50]), (2, 1, 96, 96), torch.bfloat16, (True, True),
+     {"window": (9, 30), "softcap": 0.7, "dropout": 0.25, "seed": 77}),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("lengths", "sizes", "dtype", "packed", "more"), [*PACKED, *SIZES])
+@pytest.mark.parametrize(("lengths", "sizes", "dtype", "packed", "more"), [*PACKED, *SIZES, *CAPPED])
 def test_every_sequence(lengths, sizes, dtype, packed, more, rng, emulate, poisoned, monkeypatch: pytest.MonkeyPatch):
     emulate("sm_90a")
     monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")

@@ -81,7 +81,7 @@ def attention_backward(
         wide = engine_takes(known["out"])
         form = form_for(
             request.d, request.right is not None, request.left is not None, deterministic, wide, request.dropout,
-            request.packed_q, request.packed_k, request.dv,
+            request.packed_q, request.packed_k, request.dv, request.softcap != 0,
         )  # fmt: skip
         packs = request.packed_q
         tiles = request.queries // form.m + request.batches if packs else -(-request.queries // form.m)
@@ -96,7 +96,7 @@ def attention_backward(
             q, k, v, out, grad, lse, sides, sums, turns, dq, dk, dv,
             *(None if x is None else one_piece(x) for x in (cu_seqlens_q, cu_seqlens_k)), rows_q, rows_k, batches_q,
             batches_k, request.batches, queries, keys, request.heads, request.kv_heads, *steps, request.right or 0,
-            request.left or 0, request.scale, *drop, form, *more,
+            request.left or 0, request.scale, request.softcap, *drop, form, *more,
         )  # fmt: skip
         return dq, dk, dv
     from .plain_backward import Kind, plain_backward
@@ -137,18 +137,23 @@ def form_for(
     packed_q: bool = False,
     packed_k: bool = False,
     dv: int = 0,
+    softcap: bool = False,
 ) -> Sides:
     """Queries of a step: as many as there are registers for."""
     from .backward_steps import Sides
 
-    m = 128 if max(d, dv) <= 64 and not dropout else 64
-    return Sides(d, right, left, m, ordered, wide, dropout, packed_q=packed_q, packed_k=packed_k, values=dv)
+    m = 128 if max(d, dv) <= 64 and not dropout and not softcap else 64
+    return Sides(
+        d, right, left, m, ordered, wide, dropout, packed_q=packed_q, packed_k=packed_k, values=dv, softcap=softcap
+    )  # fmt: skip
 
 
 def _on_hopper(request: Request, known: dict[str, Array]) -> bool:
     """Whether the tensor cores' kernel takes it: 16-bit types, up to 128 elements, rows of 16-byte units."""
     sizes = request.d, request.dv
-    if request.q.dtype not in HALF or request.softcap or max(sizes) > 128 or any(x % 16 for x in sizes):
+    if request.q.dtype not in HALF or max(sizes) > 128 or any(x % 16 for x in sizes):
+        return False
+    if request.softcap and not 1e-8 <= request.softcap <= 1e8:
         return False
     if request.bias is not None or request.alibi is not None:
         return False

@@ -34,6 +34,7 @@ class Sides(NamedTuple):
     packed_k: bool = False
     values: int = 0
     """Elements of a value; 0 if they are as many."""
+    softcap: bool = False
 
     @property
     def dv(self) -> int:
@@ -146,6 +147,12 @@ def weigh(scores: fx.Tensor, heights: fx.Pointer, factor: fx.Float32) -> None:
                 scores[at] = fx.exp2(fx.fma(scores[at], factor, height), fastmath="fast")
 
 
+def bent(scores: fx.Tensor) -> fx.Vector:
+    """What tanh multiplies gradients by, where scores have been through it; those that are masked are out of range."""
+    values = scores.load()
+    return 1.0 - fx.minnumf(values * values, fx.Vector.filled(values.numel, 1.0, fx.Float32).reshape(values.shape))
+
+
 def derive(weights: fx.Tensor, slopes: fx.Tensor, means: fx.Pointer, share: fx.Float32 | None) -> None:
     """The gradients of weights become those of scores. Dropout keeps a `share` of weights, the others have a sign; what
     it multiplies gradients by is left to their sums."""
@@ -180,6 +187,6 @@ def kept(weights: fx.Tensor, drop: Drop | None) -> fx.Vector:
 
 
 __all__ = [
-    "ROWS", "Reach", "Sequence", "Sides", "derive", "kept", "mask", "masked", "sequence_of", "steps_of",
+    "ROWS", "Reach", "Sequence", "Sides", "bent", "derive", "kept", "mask", "masked", "sequence_of", "steps_of",
     "thin", "weigh",
 ]  # fmt: skip

@@ -33,6 +33,7 @@ from .backward_steps import (
     ROWS,
     Reach,
     Sides,
+    bent,
     derive,
     kept,
     mask,
@@ -45,7 +46,7 @@ from .backward_steps import (
 from .dropout import Drop
 from .fetching import fetch, load_map
 from .rounding import UNIT, lanes_of, round_kernel, sides_kernel
-from .softmax import LOG2E
+from .softmax import LOG2E, tanh
 from .tile import span
 from .walk import pointer_of
 
@@ -66,6 +67,7 @@ def backward_kernel(
     cu_q: fx.Pointer | None,
     cu_k: fx.Pointer | None,
     all_tiles: fx.Int32 | None,
+    cap: fx.Float32 | None,
     drop: Drop | None,
     dtype: type[fx.Numeric],
     form: fx.Constexpr[Sides],
@@ -163,7 +165,9 @@ def backward_kernel(
         sums_k.fill(0.0)
         sums_v.fill(0.0)
         key = block * ROWS + consumer * 64 + member // 32 * 16 + member % 32 // 4
-        factor = reach.scale * LOG2E
+        factor, inner = reach.scale * LOG2E, reach.scale
+        if fx.const_expr(cap is not None):
+            factor, inner = cast("fx.Float32", cap) * LOG2E, reach.scale / cast("fx.Float32", cap)
         share = None
         if fx.const_expr(drop is not None):
             share = 1.0 / cast("Drop", drop).factor
@@ -195,9 +199,12 @@ def backward_kernel(
             full_g[stage].wait(phase)
             multiply(product, slopes, values, grads[None, None, None, stage], width // 16)
             nv.wgmma_wait(1, scores)
+            if fx.const_expr(form.softcap):
+                scores.store(tanh(scores.load(), inner, "afn"))
             side = sides + (stage * (2 * m) + member % 4 * 2)
             if masked(block, row, form, reach):
                 mask(scores, fx.Float32(-1e30) / factor, key, row + member % 4 * 2, form, reach)
+            slant = bent(scores) if form.softcap else None
             weigh(scores, side, factor)
             if fx.const_expr(drop is not None):
                 of_head = batch * reach.heads + from_head
@@ -208,6 +215,8 @@ def backward_kernel(
                 derive(scores, slopes, side + m, share)
                 slopes_half.store(slopes.load().to(dtype).reshape(slopes_half.shape.unpack()))
             weights.store(kept(scores, drop).to(dtype).reshape(weights.shape.unpack()))
+            if fx.const_expr(slant is not None):
+                scores.store(scores.load() * cast("fx.Vector", slant))
             add_products(mma_v, sums_v, weights, grads_t[None, None, None, stage], m // 16)
             if fx.const_expr(m < 128):
                 nv.wgmma_wait(1, slopes)
@@ -326,6 +335,7 @@ def hopper_backward(
     right: fx.Int32,
     left: fx.Int32,
     scale: fx.Float32,
+    softcap: fx.Float32,
     seed: fx.Int64,
     cut: fx.Int64,
     factor: fx.Float32,
@@ -357,6 +367,7 @@ def hopper_backward(
     backward_kernel(
         load_q, load_k, load_v, load_grad, load_sides, fx.get_iter(sums), pointer_of(turns), fx.get_iter(dk),
         fx.get_iter(dv), pointer_of(cu_q), pointer_of(cu_k), long // m if form.packed_q else None,
+        softcap if form.softcap else None,
         Drop(seed, cut, factor) if form.dropout else None, q.dtype, form, reach, value_attrs={"nvvm.minctasm": 1},
     ).launch(
         grid=(fx.ceildiv(keys, ROWS), kv_heads, batches), block=128 * (CONSUMERS + 1), smem=form.smem, stream=stream
