@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+import flydsl.compiler as flyc
 from flydsl.kernels.attention import attention_backward
+from flydsl.llvm import tools
+from flydsl.llvm.objects import ptx
 
 from .oracle import kept_of, oracle, random
 from .test_gradients import gradients
@@ -158,3 +161,23 @@ def test_every_sequence(lengths, sizes, dtype, packed, more, rng, emulate, poiso
     if order:
         again = attention_backward(*given, **cu, **more)
         assert all(torch.equal(a.view(torch.int16), b.view(torch.int16)) for a, b in zip(found, again, strict=True))
+
+
+@pytest.mark.parametrize(("d", "packed"), [(96, False), (80, True), (128, True)])
+def test_nothing_spills(d: int, packed: bool, emulate, monkeypatch: pytest.MonkeyPatch):
+    if tools.try_find_tool("ptxas") is None:
+        pytest.skip("no ptxas on this machine")
+    emulate("sm_90a")
+    place: Any = importlib.import_module("flydsl.kernels.attention.hopper_backward")
+    launch, calls = place.hopper_backward, []
+    monkeypatch.setattr(place, "hopper_backward", lambda *args: calls.append(args))
+    x, lse = torch.zeros(2, 70, 2, d, dtype=torch.bfloat16), torch.zeros(2, 2, 70)
+    cu: Any = {}
+    if packed:
+        x, lse = x.reshape(140, 2, d), lse.reshape(2, 140)
+        cu = dict.fromkeys(("cu_seqlens_q", "cu_seqlens_k"), torch.tensor([0, 50, 140], dtype=torch.int32))
+    attention_backward(x, x, x, x, x, lse, causal=True, **cu)
+    text = flyc.compile(launch, *calls[0], target="cuda:sm_90a").artifact.binary("ptx").decode()
+    _, log = ptx.assemble(text, "sm_90a")
+    used = ptx.parse_log(log)
+    assert len(used) == 3 and all(kernel.spill_stores == 0 for kernel in used.values()), used
