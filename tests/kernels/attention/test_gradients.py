@@ -186,9 +186,10 @@ def test_packed_sequences_in_torch(rng: np.random.Generator, emulate):
     cu = [torch.tensor(x, dtype=torch.int32) for x in rows]
     some: Any = {"softcap": 2.0, "causal": True}
     grad = random(rng, 22, 4, 16, dtype=torch.float32)
-    leaves = [x.clone().requires_grad_() for x in tensors]
+    leaves: list[Any] = [x.clone().requires_grad_() for x in tensors]
     out = flash_attn_varlen_func(
-        *leaves, *cu, 17, 19, softmax_scale=0.4, alibi_slopes=slopes, deterministic=True, **some
+        leaves[0], leaves[1], leaves[2], cu[0], cu[1], 17, 19, softmax_scale=0.4, alibi_slopes=slopes,
+        deterministic=True, **some,
     )  # fmt: skip
     (out * grad).sum().backward()
     q, k, v = tensors
@@ -207,7 +208,8 @@ def test_packed_sequences_in_torch(rng: np.random.Generator, emulate):
         ({"max_seqlen_q": -1}, "max_seqlen_q is a number of rows"),
     ):
         with pytest.raises(DSLValueError, match=text):
-            flash_attn_varlen_func(q, k, v, *cu, **{"max_seqlen_q": 17, "max_seqlen_k": 19, **wrong})  # pyright: ignore[reportArgumentType]
+            given: Any = {"max_seqlen_q": 17, "max_seqlen_k": 19, **wrong}
+            flash_attn_varlen_func(q, k, v, cu[0], cu[1], **given)
 
 
 def test_dropout_in_torch(rng: np.random.Generator, emulate):

@@ -6,6 +6,9 @@ scores' gradients go to shared memory, where both consumers read them; each has 
 queries), which its threads add to the sums in memory, in f32, while the tensor cores are with dK. The sums lie as the
 registers of a product do, and `round_kernel` puts them in order. All heads of queries that share the keys are walked.
 
+Blocks are counted for the longest of packed sequences. What lies behind the end of one is the next one's; zeros take
+its place in shared memory.
+
 With `Sides.ordered` blocks add one after the other, in the order of their keys: the bits of dQ are always the same. Its
 parts then go through shared memory to the copy engine, which says when it has added them.
 """
