@@ -96,7 +96,7 @@ def gradients(d: int, name: str) -> None:
     m, ordered, stages = BACKWARD_FORMS[d][name]
     key = (d, name)
 
-    def form(d: int, right: bool, left: bool, _: bool, wide: bool, dropout: bool) -> Sides:
+    def form(d: int, right: bool, left: bool, _: bool, wide: bool, dropout: bool, *rest: object) -> Sides:
         made = Sides(d, right, left, m, ordered, wide, dropout, stages)
         return _sides.setdefault((*key, right, left, wide, dropout), made)
 

@@ -27,6 +27,8 @@ from .oracle import random
         ("native", 64, "plain", "plain_attention"),
         ("sm_90a", 64, "hopper_backward", "hopper_backward"),
         ("gfx942", 64, "plain_backward", "plain_backward"),
+        ("sm_90a", 16, "hopper_backward", "hopper_backward"),
+        ("sm_90a", 112, "hopper_backward", "hopper_backward"),
         ("sm_90a", 24, "plain_backward", "plain_backward"),
     ],
 )

@@ -11,7 +11,12 @@ from torch.nn import functional
 
 from flydsl.errors import DSLTypeError, DSLValueError
 from flydsl.kernels import attention
-from flydsl.kernels.attention import attention_backward, flash_attn_func, scaled_dot_product_attention
+from flydsl.kernels.attention import (
+    attention_backward,
+    flash_attn_func,
+    flash_attn_varlen_func,
+    scaled_dot_product_attention,
+)
 
 from .oracle import compare, kept_of, oracle, random
 
@@ -100,6 +105,11 @@ def test_operator_is_one_that_torch_knows(rng: np.random.Generator, emulate):
 
     operators()
     torch.library.opcheck(torch.ops.flydsl.attention.default, (q, k, v, None, None, True, -1, -1, 0.3, 0.0, 0.0))
+    cu = (torch.tensor(x, dtype=torch.int32) for x in ([0, 1, 3], [0, 3, 5]))
+    packed = [x[0].detach().requires_grad_() for x in (q, k, v)]
+    torch.library.opcheck(
+        torch.ops.flydsl.attention.default, (*packed, None, None, True, -1, -1, 0.3, 0.0, 0.0, None, *cu, True)
+    )
     out = flash_attn_func(q, k, v, causal=True)
     torch.testing.assert_close(out.double(), oracle(q, k, v, causal=True)[0], rtol=1e-5, atol=1e-5)
 
@@ -167,6 +177,39 @@ def test_gradients_of_packed_sequences(rng: np.random.Generator, emulate):
             whole[where] = part[0]
     for got, want in zip(found, wanted, strict=True):
         torch.testing.assert_close(got.double(), want, rtol=2e-5, atol=2e-5)
+
+
+def test_packed_sequences_in_torch(rng: np.random.Generator, emulate):
+    emulate("native")
+    rows, slopes = ([0, 5, 5, 22], [0, 18, 21, 40]), random(rng, 4, dtype=torch.float32).abs()
+    tensors = [random(rng, *x, dtype=torch.float32) for x in ((22, 4, 8), (40, 2, 8), (40, 2, 16))]
+    cu = [torch.tensor(x, dtype=torch.int32) for x in rows]
+    some: Any = {"softcap": 2.0, "causal": True}
+    grad = random(rng, 22, 4, 16, dtype=torch.float32)
+    leaves: list[Any] = [x.clone().requires_grad_() for x in tensors]
+    out = flash_attn_varlen_func(
+        leaves[0], leaves[1], leaves[2], cu[0], cu[1], 17, 19, softmax_scale=0.4, alibi_slopes=slopes,
+        deterministic=True, **some,
+    )  # fmt: skip
+    (out * grad).sum().backward()
+    q, k, v = tensors
+    for i in range(3):
+        a, b = slice(*rows[0][i : i + 2]), slice(*rows[1][i : i + 2])
+        more = {**some, "scale": 0.4, "alibi": slopes}
+        want = oracle(q[None, a], k[None, b], v[None, b], **more)[0][0]
+        torch.testing.assert_close(out[a].double(), want, rtol=2e-5, atol=2e-5)
+        parts = gradients(q[None, a], k[None, b], v[None, b], grad[None, a], **more)
+        for leaf, part, where in zip(leaves, parts, (a, b, b), strict=True):
+            torch.testing.assert_close(leaf.grad[where].double(), part[0], rtol=2e-5, atol=2e-5)
+    for wrong, text in (
+        ({"return_attn_probs": True}, "weights are not kept"),
+        ({"block_table": torch.zeros(3, 1, dtype=torch.int32)}, "no gradients of pages"),
+        ({"alibi_slopes": slopes.requires_grad_()}, "no gradient of alibi_slopes"),
+        ({"max_seqlen_q": -1}, "max_seqlen_q is a number of rows"),
+    ):
+        with pytest.raises(DSLValueError, match=text):
+            given: Any = {"max_seqlen_q": 17, "max_seqlen_k": 19, **wrong}
+            flash_attn_varlen_func(q, k, v, cu[0], cu[1], **given)
 
 
 def test_dropout_in_torch(rng: np.random.Generator, emulate):

@@ -90,6 +90,14 @@ def backward(dtype: torch.dtype, n: int, d: int) -> tuple[Any, ...]:
     return attention_backward, grad, q, keys, v, out, lse
 
 
+def packed_backward(d: int) -> tuple[Any, ...]:
+    """Two sequences, whose ends are inside of steps."""
+    q, keys, v, grad = (torch.randn(90, 1, d).bfloat16() for _ in range(4))
+    cu: Any = dict.fromkeys(("cu_seqlens_q", "cu_seqlens_k"), torch.tensor([0, 20, 90], dtype=torch.int32))
+    out, lse = k.attention(q, keys, v, return_lse=True, **cu)
+    return partial(attention_backward, **cu), grad, q, keys, v, out, lse
+
+
 def combined() -> tuple[Any, ...]:
     """Three parts of the keys."""
     parts, heights, out = f32(3, 1, 2, 5, 64), f32(3, 1, 2, 5), torch.zeros(1, 5, 2, 64).bfloat16()
@@ -313,6 +321,12 @@ CALLS: dict[str, Call] = {
     "attention_backward": Call(
         HOPPER,
         lambda: backward(torch.bfloat16, 64, 64),
+        "attention.rounding.sides_kernel attention.hopper_backward.backward_kernel attention.rounding.round_kernel",
+        False,
+    ),
+    "attention_backward of packed sequences": Call(
+        HOPPER,
+        lambda: packed_backward(96),
         "attention.rounding.sides_kernel attention.hopper_backward.backward_kernel attention.rounding.round_kernel",
         False,
     ),

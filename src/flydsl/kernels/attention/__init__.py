@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from .backward import attention_backward
     from .entry import attention
     from .latent.entry import mla_decode
-    from .torch_ops import flash_attn_func, scaled_dot_product_attention
+    from .torch_ops import flash_attn_func, flash_attn_varlen_func, scaled_dot_product_attention
 
 _WHERE = {
     "attention": ".entry", "attention_backward": ".backward", "flash_attn_func": ".torch_ops",
-    "mla_decode": ".latent.entry", "scaled_dot_product_attention": ".torch_ops",
+    "flash_attn_varlen_func": ".torch_ops", "mla_decode": ".latent.entry", "scaled_dot_product_attention": ".torch_ops",
 }  # fmt: skip
 
 
@@ -24,4 +24,7 @@ def __getattr__(name: str) -> object:
     return value
 
 
-__all__ = ["attention", "attention_backward", "flash_attn_func", "mla_decode", "scaled_dot_product_attention"]
+__all__ = [
+    "attention", "attention_backward", "flash_attn_func", "flash_attn_varlen_func", "mla_decode",
+    "scaled_dot_product_attention",
+]  # fmt: skip

@@ -74,23 +74,29 @@ def attention_backward(
     if empties:
         return dq, dk, dv
     more = () if stream is None else (stream,)
+    packed = dict.fromkeys(("q", "out", "grad"), request.packed_q) | dict.fromkeys(("k", "v"), request.packed_k)
     if target_of(request.q).hopper and _on_hopper(request, known):
         from .hopper_backward import hopper_backward
 
         wide = engine_takes(known["out"])
         form = form_for(
-            request.d, request.right is not None, request.left is not None, deterministic, wide, request.dropout
+            request.d, request.right is not None, request.left is not None, deterministic, wide, request.dropout,
+            request.packed_q, request.packed_k, request.dv, request.softcap != 0,
         )  # fmt: skip
-        long = -(-request.queries // form.m) * form.m
-        lines = request.batches * request.heads
+        packs = request.packed_q
+        tiles = request.queries // form.m + request.batches if packs else -(-request.queries // form.m)
+        long, rows_q, rows_k = tiles * form.m, request.queries, request.keys
+        batches_q, batches_k = (1 if packed else request.batches for packed in (packs, request.packed_k))
+        lines = batches_q * request.heads
         sums = empty(q, (lines * long * request.d,), "float32", "attention_backward")
-        turns = _zeros(q, (lines * long // form.m * 2,)) if form.ordered else None
-        sides = scratch(q, "attention sides", request.batches * request.heads * 2 * long, "float32", stream)
-        steps = [s for name in ("q", "k", "v", "out", "grad") for s in engine_strides(known[name], False)]
+        turns = _zeros(q, (lines * tiles * 2,)) if form.ordered else None
+        sides = scratch(q, "attention sides", lines * 2 * long, "float32", stream)
+        steps = [s for name in ("q", "k", "v", "out", "grad") for s in engine_strides(known[name], packed[name])]
         cast("Launch", hopper_backward)(
-            q, k, v, out, grad, lse, sides, sums, turns, dq, dk, dv, request.batches, request.queries, request.keys,
-            request.heads, request.kv_heads, *steps, request.right or 0, request.left or 0, request.scale, *drop, form,
-            *more,
+            q, k, v, out, grad, lse, sides, sums, turns, dq, dk, dv,
+            *(None if x is None else one_piece(x) for x in (cu_seqlens_q, cu_seqlens_k)), rows_q, rows_k, batches_q,
+            batches_k, request.batches, queries, keys, request.heads, request.kv_heads, *steps, request.right or 0,
+            request.left or 0, request.scale, request.softcap, *drop, form, *more,
         )  # fmt: skip
         return dq, dk, dv
     from .plain_backward import Kind, plain_backward
@@ -101,7 +107,6 @@ def attention_backward(
     )  # fmt: skip
     lines = request.heads * request.queries * (1 if request.packed_q else request.batches)
     delta = scratch(q, "attention delta", lines, "float32", stream)
-    packed = dict.fromkeys(("q", "out", "grad"), request.packed_q) | dict.fromkeys(("k", "v"), request.packed_k)
     steps = [s for name in ("q", "k", "v", "out", "grad") for s in strides_of(known[name], packed[name])]
     cast("Launch", plain_backward)(
         *map(in_line, (q, k, v, out, grad, lse)), delta, dq, dk, dv, None if bias is None else in_line(bias),
@@ -122,18 +127,33 @@ def _same(x: tuple[object, ...]) -> tuple[object, ...]:
 
 
 @lru_cache(64)
-def form_for(d: int, right: bool, left: bool, ordered: bool, wide: bool, dropout: bool) -> Sides:
+def form_for(
+    d: int,
+    right: bool,
+    left: bool,
+    ordered: bool,
+    wide: bool,
+    dropout: bool,
+    packed_q: bool = False,
+    packed_k: bool = False,
+    dv: int = 0,
+    softcap: bool = False,
+) -> Sides:
     """Queries of a step: as many as there are registers for."""
     from .backward_steps import Sides
 
-    return Sides(d, right, left, 128 if d <= 64 and not dropout else 64, ordered, wide, dropout)
+    m = 128 if max(d, dv) <= 64 and not dropout and not softcap else 64
+    return Sides(
+        d, right, left, m, ordered, wide, dropout, packed_q=packed_q, packed_k=packed_k, values=dv, softcap=softcap
+    )  # fmt: skip
 
 
 def _on_hopper(request: Request, known: dict[str, Array]) -> bool:
-    """Whether the tensor cores' kernel takes it: 16-bit types, 64 or 128 elements, rows of 16-byte units."""
-    if request.q.dtype not in HALF or request.d not in (64, 128) or request.dv != request.d or request.softcap:
+    """Whether the tensor cores' kernel takes it: 16-bit types, up to 128 elements, rows of 16-byte units."""
+    sizes = request.d, request.dv
+    if request.q.dtype not in HALF or max(sizes) > 128 or any(x % 16 for x in sizes):
         return False
-    if request.packed_q or request.packed_k:
+    if request.softcap and not 1e-8 <= request.softcap <= 1e8:
         return False
     if request.bias is not None or request.alibi is not None:
         return False

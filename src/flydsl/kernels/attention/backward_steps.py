@@ -8,6 +8,8 @@ from typing import NamedTuple
 import flydsl.expr as fx
 
 from .dropout import Drop, in_rows
+from .tile import span
+from .walk import of_batch
 
 ROWS = 128
 """Keys of a block."""
@@ -27,17 +29,34 @@ class Sides(NamedTuple):
     dropout: bool = False
     stages: int = 2
     """Steps of queries that are in shared memory."""
+    packed_q: bool = False
+    """Sequences of queries lie one behind the other."""
+    packed_k: bool = False
+    values: int = 0
+    """Elements of a value; 0 if they are as many."""
+    softcap: bool = False
+
+    @property
+    def dv(self) -> int:
+        return self.values or self.d
 
     @property
     def smem(self) -> int:
-        held = 2 * 2 * ROWS * self.d
-        walked = self.stages * (2 * 2 * self.m * self.d + 2 * 4 * self.m)
+        held = 2 * ROWS * (self.d + self.dv)
+        walked = self.stages * (2 * self.m * (self.d + self.dv) + 2 * 4 * self.m)
         return held + walked + 2 * 2 * ROWS * self.m + (4 * self.m * self.d if self.ordered else 0) + 256
 
     @property
     def columns(self) -> int:
         """Of a consumer's part of dQ, which has 64 queries."""
         return self.d if self.m == 128 else self.d // 2
+
+    @property
+    def whole(self) -> int:
+        """How many of them are multiplied at once. Where boxes are odd in number consumers have half of the middle one
+        each, by instructions of its own."""
+        boxes = self.d // span(self.d)
+        return self.columns if self.m == 128 or boxes == 1 else boxes // 2 * span(self.d)
 
 
 class Reach(NamedTuple):
@@ -52,6 +71,29 @@ class Reach(NamedTuple):
     scale: fx.Float32
 
 
+class Sequence(NamedTuple):
+    """Where a block's sequence is: in the arrays, and in a head's sums and sides."""
+
+    batch_q: fx.Int32
+    batch_k: fx.Int32
+    first_q: fx.Int32
+    first_k: fx.Int32
+    tile: fx.Int32
+
+
+def sequence_of(
+    batch: fx.Int32, m: int, cu_q: fx.Pointer | None, cu_k: fx.Pointer | None, reach: Reach
+) -> tuple[Sequence, Reach]:
+    """A sequence, with its own lengths. Packed ones begin a step of their own in a head's sums: all of them have no
+    more than their rows have, and one each."""
+    queries, first_q = of_batch(cu_q, batch, reach.queries)
+    keys, first_k = of_batch(cu_k, batch, reach.keys)
+    zero = fx.Int32(0)
+    batch_q, batch_k = (batch if cu is None else zero for cu in (cu_q, cu_k))
+    found = Sequence(batch_q, batch_k, first_q, first_k, zero if cu_q is None else first_q // m + batch)
+    return found, reach._replace(queries=queries, keys=keys)
+
+
 def steps_of(block: fx.Int32, form: Sides, reach: Reach) -> tuple[fx.Int32, fx.Int32]:
     """The first step of queries that sees some of a block's keys, and the one behind the last."""
     shift = reach.keys - reach.queries
@@ -60,6 +102,9 @@ def steps_of(block: fx.Int32, form: Sides, reach: Reach) -> tuple[fx.Int32, fx.I
         low = fx.max(block * ROWS - shift - reach.right, 0) // form.m
     if form.left:
         end = fx.max(fx.min(end, block * ROWS + ROWS - shift + reach.left), 0)
+    if form.packed_k:
+        # Blocks are counted for the longest sequence.
+        end = (block * ROWS < reach.keys).select(end, fx.Int32(0))
     return low, fx.ceildiv(end, form.m)
 
 
@@ -102,6 +147,12 @@ def weigh(scores: fx.Tensor, heights: fx.Pointer, factor: fx.Float32) -> None:
                 scores[at] = fx.exp2(fx.fma(scores[at], factor, height), fastmath="fast")
 
 
+def bent(scores: fx.Tensor) -> fx.Vector:
+    """What tanh multiplies gradients by, where scores have been through it; those that are masked are out of range."""
+    values = scores.load()
+    return 1.0 - fx.minnumf(values * values, fx.Vector.filled(values.numel, 1.0, fx.Float32).reshape(values.shape))
+
+
 def derive(weights: fx.Tensor, slopes: fx.Tensor, means: fx.Pointer, share: fx.Float32 | None) -> None:
     """The gradients of weights become those of scores. Dropout keeps a `share` of weights, the others have a sign; what
     it multiplies gradients by is left to their sums."""
@@ -136,5 +187,6 @@ def kept(weights: fx.Tensor, drop: Drop | None) -> fx.Vector:
 
 
 __all__ = [
-    "ROWS", "Reach", "Sides", "derive", "kept", "mask", "masked", "steps_of", "thin", "weigh",
+    "ROWS", "Reach", "Sequence", "Sides", "bent", "derive", "kept", "mask", "masked", "sequence_of", "steps_of",
+    "thin", "weigh",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ import flydsl.expr as fx
 
 from ..matmul.hopper_out import swizzle
 from .dropout import Drop, in_columns
-from .softmax import LN2, LOG2E, Scale, look, of_rows, over_quad, rescale, rescale_if_needed, weigh
+from .softmax import LN2, LOG2E, Scale, look, of_rows, over_quad, rescale, rescale_if_needed, tanh, weigh
 from .tile import Form, Tile, span
 from .walk import Numbers, Places, Work
 
@@ -204,9 +204,7 @@ def thin(me: Consumer, work: Work, top: fx.Int32, step_index: fx.Int32) -> None:
 def cap(me: Consumer) -> None:
     """Scores through tanh; the factor in front of exp2 has the cap."""
     if me.form.softcap:
-        values = me.scores.load()
-        grown = fx.exp2(values * (me.numbers.inner * (2 * LOG2E)), fastmath="afn")
-        me.scores.store(1.0 - 2.0 / (grown + 1.0))
+        me.scores.store(tanh(me.scores.load(), me.numbers.inner))
 
 
 @flyc.jit

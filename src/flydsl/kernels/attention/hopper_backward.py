@@ -6,6 +6,9 @@ scores' gradients go to shared memory, where both consumers read them; each has 
 queries), which its threads add to the sums in memory, in f32, while the tensor cores are with dK. The sums lie as the
 registers of a product do, and `round_kernel` puts them in order. All heads of queries that share the keys are walked.
 
+Blocks are counted for the longest of packed sequences. What lies behind the end of one is the next one's; zeros take
+its place in shared memory.
+
 With `Sides.ordered` blocks add one after the other, in the order of their keys: the bits of dQ are always the same. Its
 parts then go through shared memory to the copy engine, which says when it has added them.
 """
@@ -18,12 +21,35 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from ..matmul.hopper_out import swizzle
-from .backward_operands import accumulators, add_products, held_columns, held_rows, multiply, turned, walked
-from .backward_steps import ROWS, Reach, Sides, derive, kept, mask, masked, steps_of, thin, weigh
+from .backward_operands import (
+    accumulators,
+    add_products,
+    clear_rows,
+    held_rows,
+    multiply,
+    multiply_parts,
+    parts_of_dq,
+    turned,
+    walked,
+)
+from .backward_steps import (
+    ROWS,
+    Reach,
+    Sides,
+    bent,
+    derive,
+    kept,
+    mask,
+    masked,
+    sequence_of,
+    steps_of,
+    thin,
+    weigh,
+)
 from .dropout import Drop
 from .fetching import fetch, load_map
-from .rounding import UNIT, round_kernel, sides_kernel
-from .softmax import LOG2E
+from .rounding import UNIT, lanes_of, round_kernel, sides_kernel
+from .softmax import LOG2E, tanh
 from .tile import span
 from .walk import pointer_of
 
@@ -41,6 +67,10 @@ def backward_kernel(
     turns: fx.Pointer | None,
     dk: fx.Pointer,
     dv: fx.Pointer,
+    cu_q: fx.Pointer | None,
+    cu_k: fx.Pointer | None,
+    all_tiles: fx.Int32 | None,
+    cap: fx.Float32 | None,
     drop: Drop | None,
     dtype: type[fx.Numeric],
     form: fx.Constexpr[Sides],
@@ -49,12 +79,12 @@ def backward_kernel(
     nv = fx.nvgpu
     tid = fx.thread_idx.x
     role = nv.uniform(tid // 128)
-    d, m, columns, stages = form.d, form.m, form.columns, form.stages
+    d, width, m, columns, stages = form.d, form.dv, form.m, form.columns, form.stages
     base_k = fx.get_dyn_shared(dtype)
     base_v = base_k + ROWS * d
-    base_q = base_v + ROWS * d
+    base_q = base_v + ROWS * width
     base_g = base_q + stages * m * d
-    base_s = base_g + stages * m * d
+    base_s = base_g + stages * m * width
     staged = fx.recast_iter(fx.Float32, base_s + 2 * ROWS * m)
     sides = staged + (m * d if form.ordered else 0)
     barriers = nv.MBarrier(fx.recast_iter(fx.Int64, sides + stages * 2 * m))
@@ -69,25 +99,30 @@ def backward_kernel(
     fx.barrier()
     block, head, batch = fx.block_idx
     group = reach.heads // reach.kv_heads
+    here, reach = sequence_of(batch, m, cu_q, cu_k, reach)
     low, high = steps_of(block, form, reach)
     steps = fx.max(high - low, 0)
     if role == 0:
         nv.setmaxnreg(24, increase=False)
-        if fx.nvgpu.leader(tid):
-            held.expect_tx(2 * 2 * ROWS * d)
-            fetch(load_k, base_k, held, block * ROWS, head, batch, ROWS, d)
-            fetch(load_v, base_v, held, block * ROWS, head, batch, ROWS, d)
+        asks = fx.nvgpu.leader(tid)
+        if fx.const_expr(form.packed_k):
+            asks = asks & (block * ROWS < reach.keys)
+        if asks:
+            held.expect_tx(2 * ROWS * (d + width))
+            fetch(load_k, base_k, held, here.first_k + block * ROWS, head, here.batch_k, ROWS, d)
+            fetch(load_v, base_v, held, here.first_k + block * ROWS, head, here.batch_k, ROWS, width)
             stage, phase = fx.Int32(0), fx.Int32(1)
             for i in range(steps * group):
                 which = i // fx.max(steps, 1)
                 row, from_head = (low + i - which * steps) * m, head * group + which
                 empty[stage].wait(phase)
                 full_q[stage].expect_tx(2 * m * d + 2 * 4 * m)
-                fetch(load_q, base_q + stage * (m * d), full_q[stage], row, from_head, batch, m, d)
-                line = batch * reach.heads + from_head
-                load_sides.load((line, 0, row), sides + stage * (2 * m), full_q[stage])
-                full_g[stage].expect_tx(2 * m * d)
-                fetch(load_grad, base_g + stage * (m * d), full_g[stage], row, from_head, batch, m, d)
+                at = here.first_q + row
+                fetch(load_q, base_q + stage * (m * d), full_q[stage], at, from_head, here.batch_q, m, d)
+                line = here.batch_q * reach.heads + from_head
+                load_sides.load((line, 0, here.tile * m + row), sides + stage * (2 * m), full_q[stage])
+                full_g[stage].expect_tx(2 * m * width)
+                fetch(load_grad, base_g + stage * (m * width), full_g[stage], at, from_head, here.batch_q, m, width)
                 stage = stage + 1
                 if stage == stages:
                     stage = fx.Int32(0)
@@ -97,23 +132,26 @@ def backward_kernel(
         consumer, member = role - 1, tid % 128
         alone = fx.make_layout((1, 1, 1), (0, 0, 0))
         product = fx.make_tiled_mma(fx.make_mma_atom(nv.WGMMA(m, 16, dtype)), alone)
-        sums_atom = nv.WGMMA(d, 16, dtype, a_from="registers", major_b="mn")
-        sums_mma = fx.make_tiled_mma(fx.make_mma_atom(sums_atom), alone)
-        half_mma = fx.make_tiled_mma(fx.make_mma_atom(nv.WGMMA(columns, 16, dtype, major_a="mn", major_b="mn")), alone)
-        first, second, third = product.get_slice(0), sums_mma.get_slice(0), half_mma.get_slice(0)
-        wide = span(d)
-        keys, values = (first.partition_A(held_rows(base + consumer * (64 * wide), d)) for base in (base_k, base_v))
-        queries, grads = (first.partition_B(walked(base, form)) for base in (base_q, base_g))
-        queries_t, grads_t = (second.partition_B(turned(base, form)) for base in (base_q, base_g))
+        mma_k, mma_v = (
+            fx.make_tiled_mma(fx.make_mma_atom(nv.WGMMA(count, 16, dtype, a_from="registers", major_b="mn")), alone)
+            for count in (d, width)
+        )
+        first = product.get_slice(0)
+        sides_of = ((base_k, base_q, d, mma_k), (base_v, base_g, width, mma_v))
+        keys, values = (first.partition_A(held_rows(x + consumer * (64 * span(n)), n)) for x, _, n, _ in sides_of)
+        queries, grads = (first.partition_B(walked(x, form, n)) for _, x, n, _ in sides_of)
+        queries_t, grads_t = (mma.get_slice(0).partition_B(turned(x, form, n)) for _, x, n, mma in sides_of)
         # Scores' gradients lie in boxes of 64 queries, the contiguous ones: a consumer has a box of its own, or half of
         # the columns for the only one.
         slopes_base = base_s + consumer * (ROWS * 64) if m == 128 else base_s
         slopes_smem = fx.apply_swizzle(slopes_base, swizzle(128))
-        slopes_all = third.partition_A(fx.make_view(slopes_smem, fx.make_layout((64, ROWS, 2), (1, 64, ROWS * m))))
-        half_base = base_k if m == 128 else base_k + consumer * (ROWS * wide if columns % wide == 0 else columns)
-        half_keys = third.partition_B(held_columns(half_base, d, columns))
+        slopes_view = fx.make_view(slopes_smem, fx.make_layout((64, ROWS, 2), (1, 64, ROWS * m)))
         scores, slopes = (accumulators(m) for _ in range(2))
-        sums_k, sums_v, part_q = accumulators(d), accumulators(d), accumulators(columns)
+        sums_k, sums_v, part_q = accumulators(d), accumulators(width), accumulators(columns)
+        parts = [
+            (mma, mma.get_slice(0).partition_A(slopes_view), mma.get_slice(0).partition_B(some), to)
+            for mma, some, to in parts_of_dq(base_k, part_q, consumer, dtype, form)
+        ]
         operand = fx.make_layout(((2, 2, 2), 1, m // 16), ((1, 2, 4), 0, 8))
         weights, slopes_half = (fx.make_rmem_tensor(operand, dtype) for _ in range(2))
         store = fx.make_copy_atom(nv.StMatrix(4, trans=False), dtype)
@@ -126,27 +164,50 @@ def backward_kernel(
         place = fx.make_view(staged, fx.make_layout((64 * columns, 2), (1, 64 * columns)))[None, consumer]
         four = fx.make_copy_atom(fx.UniversalCopy(128), fx.Float32)
         in_fours = fx.make_view(fx.get_iter(part_q), fx.make_layout((4, columns // 8), (1, 4)))
-        tiles = fx.ceildiv(reach.queries, m)
+        tiles = fx.ceildiv(reach.queries, m) if all_tiles is None else all_tiles
         sums_k.fill(0.0)
         sums_v.fill(0.0)
         key = block * ROWS + consumer * 64 + member // 32 * 16 + member % 32 // 4
-        factor = reach.scale * LOG2E
+        factor, inner = reach.scale * LOG2E, reach.scale
+        if fx.const_expr(cap is not None):
+            factor, inner = cast("fx.Float32", cap) * LOG2E, reach.scale / cast("fx.Float32", cap)
         share = None
         if fx.const_expr(drop is not None):
             share = 1.0 / cast("Drop", drop).factor
-        held.wait(0)
+        if fx.const_expr(form.packed_k):
+            left_over = reach.keys - block * ROWS
+            if left_over > 0:
+                held.wait(0)
+                if left_over < ROWS:
+                    clear_rows(base_k, left_over, ROWS, d, tid - 128, 256)
+                    clear_rows(base_v, left_over, ROWS, width, tid - 128, 256)
+                    nv.fence_proxy_async()
+                    nv.named_barrier(1, 256).sync()
+        else:
+            held.wait(0)
         stage, phase = fx.Int32(0), fx.Int32(0)
         for i in range(steps * group):
             which = i // fx.max(steps, 1)
             row, from_head = (low + i - which * steps) * m, head * group + which
             full_q[stage].wait(phase)
+            if fx.const_expr(form.packed_q):
+                left_over = reach.queries - row
+                if left_over < m:
+                    full_g[stage].wait(phase)
+                    clear_rows(base_q + stage * (m * d), left_over, m, d, tid - 128, 256)
+                    clear_rows(base_g + stage * (m * width), left_over, m, width, tid - 128, 256)
+                    nv.fence_proxy_async()
+                    nv.named_barrier(1, 256).sync()
             multiply(product, scores, keys, queries[None, None, None, stage], d // 16)
             full_g[stage].wait(phase)
-            multiply(product, slopes, values, grads[None, None, None, stage], d // 16)
+            multiply(product, slopes, values, grads[None, None, None, stage], width // 16)
             nv.wgmma_wait(1, scores)
+            if fx.const_expr(form.softcap):
+                scores.store(tanh(scores.load(), inner, "afn"))
             side = sides + (stage * (2 * m) + member % 4 * 2)
             if masked(block, row, form, reach):
                 mask(scores, fx.Float32(-1e30) / factor, key, row + member % 4 * 2, form, reach)
+            slant = bent(scores) if form.softcap else None
             weigh(scores, side, factor)
             if fx.const_expr(drop is not None):
                 of_head = batch * reach.heads + from_head
@@ -157,7 +218,9 @@ def backward_kernel(
                 derive(scores, slopes, side + m, share)
                 slopes_half.store(slopes.load().to(dtype).reshape(slopes_half.shape.unpack()))
             weights.store(kept(scores, drop).to(dtype).reshape(weights.shape.unpack()))
-            add_products(sums_mma, sums_v, weights, grads_t[None, None, None, stage], m // 16)
+            if fx.const_expr(slant is not None):
+                scores.store(scores.load() * cast("fx.Vector", slant))
+            add_products(mma_v, sums_v, weights, grads_t[None, None, None, stage], m // 16)
             if fx.const_expr(m < 128):
                 nv.wgmma_wait(1, slopes)
                 derive(scores, slopes, side + m, share)
@@ -168,11 +231,12 @@ def backward_kernel(
             flat.store(slopes_half.load().reshape(scores.shape.unpack()))
             fx.copy(store, copy.retile(flat), to_slopes[None, None, None, turn])
             nv.named_barrier(1, 256).sync()
-            multiply(half_mma, part_q, slopes_all[None, None, None, turn], half_keys, ROWS // 16)
-            add_products(sums_mma, sums_k, slopes_half, queries_t[None, None, None, stage], m // 16)
+            multiply_parts([(mma, a[None, None, None, turn], b, to) for mma, a, b, to in parts], ROWS // 16)
+            add_products(mma_k, sums_k, slopes_half, queries_t[None, None, None, stage], m // 16)
             wrapped = stage == stages - 1
             next_stage, next_phase = wrapped.select(fx.Int32(0), stage + 1), wrapped.select(phase ^ 1, phase)
-            which_part = ((batch * reach.heads + from_head) * tiles + row // m) * 2 + consumer
+            line = here.batch_q * reach.heads + from_head
+            which_part = (line * tiles + here.tile + row // m) * 2 + consumer
             target = sums + fx.Int64(which_part) * (64 * columns)
             nv.wgmma_wait(1, part_q)
             if fx.const_expr(form.ordered):
@@ -190,19 +254,23 @@ def backward_kernel(
                 empty[stage].arrive()
             stage, phase = next_stage, next_phase
         nv.wgmma_wait(0, sums_k, sums_v)
-        line = (fx.Int64(batch) * fx.Int64(reach.keys) * fx.Int64(reach.kv_heads) + fx.Int64(head)) * d
+        first = fx.Int64(here.first_k) if form.packed_k else fx.Int64(batch) * fx.Int64(reach.keys)
+        line = first * fx.Int64(reach.kv_heads) + fx.Int64(head)
         scale_k, scale_v = reach.scale, None
         if fx.const_expr(drop is not None):
             scale_v = cast("Drop", drop).factor
             scale_k = scale_k * scale_v
         for r in fx.range_constexpr(2):
             if key + 8 * r < reach.keys:
-                origin = line + fx.Int64(key + 8 * r) * fx.Int64(reach.kv_heads) * d + member % 4 * 2
-                for j in fx.range_constexpr(d // 8):
-                    one = [dtype(sums_k[(e, r, j), 0, 0] * scale_k) for e in range(2)]
-                    other = [dtype(times(sums_v[(e, r, j), 0, 0], scale_v)) for e in range(2)]
-                    nv.store_global(dk + (origin + 8 * j), fx.Vector.from_elements(one, dtype))
-                    nv.store_global(dv + (origin + 8 * j), fx.Vector.from_elements(other, dtype))
+                at_k, at_v = (
+                    line * n + fx.Int64(key + 8 * r) * fx.Int64(reach.kv_heads) * n + member % 4 * 2 for n in (d, width)
+                )  # fmt: skip
+                for j in fx.range_constexpr(max(d, width) // 8):
+                    one = [dtype(sums_k[(e, r, j), 0, 0] * scale_k) for e in range(2 if 8 * j < d else 0)]
+                    other = [dtype(times(sums_v[(e, r, j), 0, 0], scale_v)) for e in range(2 if 8 * j < width else 0)]
+                    for to, at, pair in ((dk, at_k, one), (dv, at_v, other)):
+                        if fx.const_expr(len(pair) > 0):
+                            nv.store_global(to + (at + 8 * j), fx.Vector.from_elements(pair, dtype))
 
 
 @flyc.jit
@@ -241,6 +309,12 @@ def hopper_backward(
     dq: fx.Tensor,
     dk: fx.Tensor,
     dv: fx.Tensor,
+    cu_q: fx.Tensor | None,
+    cu_k: fx.Tensor | None,
+    rows_q: fx.Int32,
+    rows_k: fx.Int32,
+    batches_q: fx.Int32,
+    batches_k: fx.Int32,
     batches: fx.Int32,
     queries: fx.Int32,
     keys: fx.Int32,
@@ -264,6 +338,7 @@ def hopper_backward(
     right: fx.Int32,
     left: fx.Int32,
     scale: fx.Float32,
+    softcap: fx.Float32,
     seed: fx.Int64,
     cut: fx.Int64,
     factor: fx.Float32,
@@ -271,32 +346,38 @@ def hopper_backward(
     stream: fx.Stream = fx.Stream(None),
 ):
     """Gradients are contiguous. `sides` has room for two numbers of each query, rounded up to a step, and `sums` for a
-    row of f32 of each; `turns` are zeros, two for each head's steps, where sums have an order."""
+    row of f32 of each; `turns` are zeros, two for each head's steps, where sums have an order.
+
+    `rows_*` and `batches_*` are those of the arrays; `queries`, `keys` and `batches` those of the sequences, the
+    longest where they are packed."""
     nv, d, m = fx.nvgpu, form.d, form.m
-    long = fx.ceildiv(queries, m) * m
-    lines = batches * heads
-    load_q = load_map(q, queries, d, heads, batches, (row_q, head_q, batch_q), m)
-    load_grad = load_map(grad, queries, d, heads, batches, (row_grad, head_grad, batch_grad), m)
-    load_k = load_map(k, keys, d, kv_heads, batches, (row_k, head_k, batch_k), ROWS)
-    load_v = load_map(v, keys, d, kv_heads, batches, (row_v, head_v, batch_v), ROWS)
+    long = (rows_q // m + batches if form.packed_q else fx.ceildiv(queries, m)) * m
+    lines = batches_q * heads
+    load_q = load_map(q, rows_q, d, heads, batches_q, (row_q, head_q, batch_q), m)
+    load_grad = load_map(grad, rows_q, form.dv, heads, batches_q, (row_grad, head_grad, batch_grad), m)
+    load_k = load_map(k, rows_k, d, kv_heads, batches_k, (row_k, head_k, batch_k), ROWS)
+    load_v = load_map(v, rows_k, form.dv, kv_heads, batches_k, (row_v, head_v, batch_v), ROWS)
     two = fx.make_layout((lines, 2, long), (fx.Int64(long) * 2, fx.Int64(long), 1))
     load_sides = nv.make_tma_atom(nv.TMALoad(), fx.make_view(fx.get_iter(sides), two), None, (1, 2, m))
-    rows = lines * long
+    # Packed sequences have a line of blocks each, as long as the longest.
+    rows = fx.ceildiv(queries, m) * m if form.packed_q else lines * long
+    over = (heads, batches) if form.packed_q else ()
     sides_kernel(
-        fx.get_iter(out), fx.get_iter(grad), fx.get_iter(lse), fx.get_iter(sides), fx.get_iter(sums), d, form.wide,
-        queries, heads, long, rows, batch_out, row_out, head_out, batch_grad, row_grad, head_grad,
-    ).launch(grid=fx.ceildiv(rows, 1024 // d), block=128, stream=stream)  # fmt: skip
+        fx.get_iter(out), fx.get_iter(grad), fx.get_iter(lse), fx.get_iter(sides), fx.get_iter(sums), pointer_of(cu_q),
+        form, rows_q, heads, long, rows, batch_out, row_out, head_out, batch_grad, row_grad, head_grad,
+    ).launch(grid=(fx.ceildiv(rows, 128 // lanes_of(form.dv)), *over), block=128, stream=stream)  # fmt: skip
     reach = Reach(queries, keys, heads, kv_heads, right, left, scale)
     backward_kernel(
         load_q, load_k, load_v, load_grad, load_sides, fx.get_iter(sums), pointer_of(turns), fx.get_iter(dk),
-        fx.get_iter(dv), Drop(seed, cut, factor) if form.dropout else None, q.dtype, form, reach,
-        value_attrs={"nvvm.minctasm": 1},
+        fx.get_iter(dv), pointer_of(cu_q), pointer_of(cu_k), long // m if form.packed_q else None,
+        softcap if form.softcap else None,
+        Drop(seed, cut, factor) if form.dropout else None, q.dtype, form, reach, value_attrs={"nvvm.minctasm": 1},
     ).launch(
         grid=(fx.ceildiv(keys, ROWS), kv_heads, batches), block=128 * (CONSUMERS + 1), smem=form.smem, stream=stream
     )  # fmt: skip
-    units = fx.Int64(lines) * fx.Int64(long) * (d // UNIT)
+    units = fx.Int64(rows) * (d // UNIT) if form.packed_q else fx.Int64(lines) * fx.Int64(long) * (d // UNIT)
     if fx.const_expr(form.dropout):
         scale = scale * factor
     round_kernel(
-        fx.get_iter(sums), fx.get_iter(dq), d, m, form.columns, units, long // m, queries, heads, scale
-    ).launch(grid=fx.Int32((units + 255) // 256), block=256, stream=stream)
+        fx.get_iter(sums), fx.get_iter(dq), pointer_of(cu_q), form, units, long // m, rows_q, heads, scale
+    ).launch(grid=(fx.Int32((units + 255) // 256), *over), block=256, stream=stream)

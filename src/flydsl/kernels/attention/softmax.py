@@ -59,6 +59,13 @@ def over_quad(x: fx.Float32, combine: Callable[[fx.Float32, fx.Float32], fx.Floa
     return combine(x, fx.shuffle_xor(x, 2))
 
 
+def tanh(values: fx.Vector, factor: fx.Float32, fastmath: str | None = None) -> fx.Vector:
+    """Of values times a factor. `fastmath` is of a division; "afn" makes of it a product with a reciprocal."""
+    grown = fx.exp2(values * (factor * (2 * LOG2E)), fastmath="afn")
+    twos = fx.Vector.filled(values.numel, 2.0, fx.Float32).reshape(values.shape)
+    return 1.0 - fx.arith.divf(twos, grown + 1.0, fastmath=fastmath)
+
+
 def larger(a: fx.Vector, b: fx.Vector) -> fx.Vector:
     return fx.maxnumf(a, b)
 
@@ -137,5 +144,6 @@ def rescale_if_needed(sums: fx.Tensor, factors: tuple[fx.Float32, fx.Float32]):
 
 
 __all__ = [
-    "LN2", "LOG2E", "Scale", "Turn", "look", "of_rows", "over_quad", "rescale", "rescale_if_needed", "weigh",
+    "LN2", "LOG2E", "Scale", "Turn", "look", "of_rows", "over_quad", "rescale", "rescale_if_needed", "tanh",
+    "weigh",
 ]  # fmt: skip
