@@ -144,7 +144,18 @@ def test_results_are_rounded_in_pairs(tile: Tile):
 
 @pytest.mark.covering
 @pytest.mark.parametrize("majors", ["mn/mn", "mn/k", "k/mn"])
-@pytest.mark.parametrize("tile", [Tile(128, 96), Tile(64, 48, 1, swap=True), Tile(64, 128, 1, cluster=2)], ids=str)
+@pytest.mark.parametrize(
+    "tile",
+    [
+        Tile(128, 96),
+        Tile(64, 48, 1, swap=True),
+        Tile(64, 128, 1, cluster=2),
+        Tile(64, 64, 1, cluster=2),
+        Tile(64, 96, 1, cluster=4, shares="xy"),
+        Tile(64, 64, 1, cluster=2, shares="x"),
+    ],
+    ids=str,
+)
 def test_contiguous_directions(tile: Tile, majors: str, rng: np.random.Generator, device: str):
     x_major, y_major = majors.split("/")
     assert problem(tile, x_major, y_major) is None

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from .tile import LINE, Tile, span
+from .tile import LINE, Tile, by_depth, span
 
 
 class Sharers(NamedTuple):
@@ -70,6 +70,12 @@ def fetch(
     """
     line = rows // boxes if major == "k" else span(rows)
     elements = load.nbytes * 8 // load.width
+    if major == "mn" and by_depth(rows, sharers.many):
+        part = elements // line * sharers.place
+        for i in range(rows // line):
+            place = smem + (i * (elements * sharers.many) + elements * sharers.place)
+            load.load((row + i * line, depth + part, batch), place, barrier, multicast=sharers.mask)
+        return
     first = fx.Int32(0)
     if sharers.many > 1:
         first = sharers.place * (rows // sharers.many // line)
@@ -140,6 +146,8 @@ def load_map(
 ) -> fx.nvgpu.TmaAtom:
     """The operand as (rows, k, batch) for the copy engine, in boxes of what one copy fetches."""
     box, strides = (rows // cluster, (step, 1, batch)) if major == "k" else (span(rows), (1, step, batch))
+    if major == "mn" and by_depth(rows, cluster):
+        bk //= cluster
     width = LINE if major == "k" else 2 * box
     view = fx.make_view(fx.get_iter(x), fx.make_layout(extents, strides))
     return fx.nvgpu.make_tma_atom(fx.nvgpu.TMALoad(), view, None, (box, bk, 1), swizzle=width, l2_fetch=l2_fetch)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from math import ceil, exp, gcd, inf, sqrt
 from typing import NamedTuple
 
-from .tile import LINE, MOST_SLICES, Tile, boxes, limits, problem, span, stages, staging
+from .tile import LINE, MOST_SLICES, Tile, boxes, by_depth, limits, problem, span, stages, staging
 from .winners import winner
 
 
@@ -292,8 +292,8 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     feed = fetched / min(rates.l2_alone, rates.l2 * given.processors / active)
     # Copies of few rows cost the engine as much as longer ones.
     boxes_x, boxes_y = boxes(tile, rows, columns, x_major, y_major)
-    copies = (boxes_x // wide if x_major == "k" else tile.m // wide // span(tile.m)) + (
-        boxes_y // high if y_major == "k" else tile.n // high // span(tile.n)
+    copies = (boxes_x // wide if x_major == "k" else copies_of(tile.m, wide)) + (
+        boxes_y // high if y_major == "k" else copies_of(tile.n, high)
     )
     depth = stages(tile)
     # What takes about as long as another gets in its way.
@@ -301,9 +301,9 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     together = (products**near + feed**near) ** (1 / near)
     step = max(together, rates.latency / depth, 60.0 * copies) + rates.step / tile.consumers
     # Tiles at the edges wait for the engine; how much of that counts depends on what else their blocks do.
-    outer_x, outer_y = -rows % (high_x // boxes_x), -columns % (high_y // boxes_y)
     across_y = 1 / ceildiv(columns, tile.n * wide) if given.tiles else 0.0
-    engine = OUTSIDE * (outer_x + outer_y) + INSIDE * (high_x / wide + high_y / high - outer_x - outer_y)
+    engine = rows_in_engine(rows, tile.m, high_x, boxes_x, x_major, bk, wide)
+    engine += rows_in_engine(columns, tile.n, high_y, boxes_y, y_major, bk, high)
     step += max(0.0, engine - step) * max(1 / waves, across_y)
     if given.promote and tile.m > 64 and tile.two_sets:
         step += 0.15 * feed  # they get in each other's way
@@ -360,11 +360,30 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     return Plan(tile, blocks, min(group, across), clocks)
 
 
+def copies_of(tiled: int, sharers: int) -> int:
+    """Copies of a block for its part of rows that lie beside each other."""
+    return tiled // span(tiled) // (1 if by_depth(tiled, sharers) else sharers)
+
+
+def rows_in_engine(extent: int, tiled: int, fetched: int, boxes: int, major: str, depth: int, sharers: int) -> float:
+    """Clocks of the copy engine for an operand's part of a step, in a tile at the edge.
+
+    A row is what lies in one piece: along K for each row of the operand, else as many of its rows as a swizzle has.
+    """
+    if major == "k":
+        outer = -extent % (fetched // boxes)
+        return OUTSIDE * outer + INSIDE * (fetched / sharers - outer)
+    lines = depth * tiled // span(tiled)
+    outer = lines * (-extent % tiled) / tiled
+    return OUTSIDE * outer + INSIDE * max(0.0, lines / sharers - outer)
+
+
 def measured(given: Problem, tile: Tile) -> bool:
     """Whether a tile is of those that such operands were measured with."""
     along_k = (given.a_major, given.b_major) == ("k", "k")
-    if given.bits == 16 and along_k:
-        return True
+    if given.bits == 16:
+        _, _, x_major, y_major = operands(given, tile.swap)
+        return long_rows(tile.m, x_major, tile.wide) and long_rows(tile.n, y_major, tile.high)
     if given.blocked and not tile.swap and 128 % tile.n and tile.n not in (160, 192):
         return False
     if given.integers and tile.n > 32 and tile.n % 16:
@@ -375,6 +394,12 @@ def measured(given: Problem, tile: Tile) -> bool:
     if given.bits == 8 and along_k:
         return (tile.n % 16 == 0 or tile.n < 64) and tile.fits <= 2
     return tile.n in (48, *range(32, 257, 32), 16) and tile.fits == 1 and tile.shares != "xy"
+
+
+def long_rows(tiled: int, major: str, sharers: int) -> bool:
+    """Whether an operand's rows come in pieces that the model knows: those of 32 bytes, and of 64 that four blocks
+    share, took up to a third longer than it says."""
+    return major == "k" or span(tiled) >= (64 if sharers >= 4 else 32)
 
 
 def promoted(given: Problem, tile: Tile, products: float) -> float:

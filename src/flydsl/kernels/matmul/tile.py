@@ -292,6 +292,12 @@ def boxes(tile: Tile, rows: int, columns: int, x_major: str, y_major: str) -> tu
     return next(found), next(found)
 
 
+def by_depth(rows: int, sharers: int) -> bool:
+    """Whether blocks that share rows which lie beside each other in memory fetch a part of K each: there are too few
+    boxes of such rows for all of them."""
+    return rows // span(rows) % sharers != 0
+
+
 def boxes_in_groups(tile: Tile, columns: int, y_major: str) -> int:
     """`Form.boxes_y` in groups: of a pair that is beside each other each block fetches all of its rows of Y."""
     return _boxes(tile.n, columns, tile.boxes[1], 1) if y_major == "k" else tile.boxes[1]
@@ -339,7 +345,7 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
     if tile.either and (tile.cluster != 2 or tile.splits > 1 or tile.slices > 1 or tile.swap):
         return f"two blocks are above or beside each other, and only in groups, got {tile.cluster}"
     for shared, major, sharers in ((tile.n, y_major, tile.boxes[1]), (tile.m, x_major, tile.boxes[0])):
-        if shared // (8 if major == "k" else span(shared)) % sharers:
+        if (shared // 8 % sharers) if major == "k" else (tile.either and by_depth(shared, sharers)):
             return f"{sharers} blocks cannot share {shared} rows of {tile.shares}"
     if tile.slices > 1 and (tile.splits > 1 or tile.pingpong or tile.slices > MOST_SLICES):
         return f"K has parts, or up to {MOST_SLICES} slices and consumers that work together, got {tile.slices}"
@@ -358,6 +364,6 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
 
 __all__ = [
     "BARRIER_BYTES", "LINE", "MOST_SLICES", "Form", "Staging", "Tile", "boxes", "boxes_in_groups", "boxes_of",
-    "factor_bytes", "fetched", "fixed_bytes", "has_room", "limits", "lines_of", "pieces", "problem", "registers",
+    "by_depth", "factor_bytes", "fetched", "fixed_bytes", "has_room", "limits", "lines_of", "pieces", "problem", "registers",
     "shared_bytes", "slots", "span", "squares_of", "stage_bytes", "stages", "staging",
 ]  # fmt: skip
