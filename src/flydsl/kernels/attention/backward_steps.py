@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import flydsl.expr as fx
 
@@ -11,6 +11,17 @@ from .dropout import Drop, in_rows
 
 ROWS = 128
 """Keys of a block."""
+
+
+class Cut(Protocol):
+    """How scores are cut and masked."""
+
+    @property
+    def m(self) -> int: ...
+    @property
+    def right(self) -> bool: ...
+    @property
+    def left(self) -> bool: ...
 
 
 class Sides(NamedTuple):
@@ -52,30 +63,30 @@ class Reach(NamedTuple):
     scale: fx.Float32
 
 
-def steps_of(block: fx.Int32, form: Sides, reach: Reach) -> tuple[fx.Int32, fx.Int32]:
-    """The first step of queries that sees some of a block's keys, and the one behind the last."""
+def steps_of(block: fx.Int32, form: Cut, reach: Reach, rows: int = ROWS) -> tuple[fx.Int32, fx.Int32]:
+    """The first step of queries that sees some of a block's `rows` keys, and the one behind the last."""
     shift = reach.keys - reach.queries
     low, end = fx.Int32(0), reach.queries
     if form.right:
-        low = fx.max(block * ROWS - shift - reach.right, 0) // form.m
+        low = fx.max(block * rows - shift - reach.right, 0) // form.m
     if form.left:
-        end = fx.max(fx.min(end, block * ROWS + ROWS - shift + reach.left), 0)
+        end = fx.max(fx.min(end, block * rows + rows - shift + reach.left), 0)
     return low, fx.ceildiv(end, form.m)
 
 
-def masked(block: fx.Int32, row: fx.Int32, form: Sides, reach: Reach) -> fx.Boolean:
+def masked(block: fx.Int32, row: fx.Int32, form: Cut, reach: Reach, rows: int = ROWS) -> fx.Boolean:
     """Whether some query of a step must not see some key of the block, or there is no such key."""
-    last = block * ROWS + ROWS - 1
+    last = block * rows + rows - 1
     shift = reach.keys - reach.queries
     found = last >= reach.keys
     if form.right:
         found = found | (row + shift + reach.right < last)
     if form.left:
-        found = found | (row + form.m - 1 + shift - reach.left > block * ROWS)
+        found = found | (row + form.m - 1 + shift - reach.left > block * rows)
     return found
 
 
-def mask(scores: fx.Tensor, least: fx.Float32, key: fx.Int32, query: fx.Int32, form: Sides, reach: Reach) -> None:
+def mask(scores: fx.Tensor, least: fx.Float32, key: fx.Int32, query: fx.Int32, form: Cut, reach: Reach) -> None:
     """Scores of pairs that do not see each other become the least there is."""
     origin = query + reach.keys - reach.queries
     for r in range(2):
@@ -136,5 +147,5 @@ def kept(weights: fx.Tensor, drop: Drop | None) -> fx.Vector:
 
 
 __all__ = [
-    "ROWS", "Reach", "Sides", "derive", "kept", "mask", "masked", "steps_of", "thin", "weigh",
+    "ROWS", "Cut", "Reach", "Sides", "derive", "kept", "mask", "masked", "steps_of", "thin", "weigh",
 ]  # fmt: skip

@@ -283,7 +283,7 @@ def hopper_backward(
     load_sides = nv.make_tma_atom(nv.TMALoad(), fx.make_view(fx.get_iter(sides), two), None, (1, 2, m))
     rows = lines * long
     sides_kernel(
-        fx.get_iter(out), fx.get_iter(grad), fx.get_iter(lse), fx.get_iter(sides), fx.get_iter(sums), d, form.wide,
+        fx.get_iter(out), fx.get_iter(grad), fx.get_iter(lse), fx.get_iter(sides), fx.get_iter(sums), d, d, form.wide,
         queries, heads, long, rows, batch_out, row_out, head_out, batch_grad, row_grad, head_grad,
     ).launch(grid=fx.ceildiv(rows, 1024 // d), block=128, stream=stream)  # fmt: skip
     reach = Reach(queries, keys, heads, kv_heads, right, left, scale)

@@ -15,6 +15,11 @@ UNIT = 16
 """Sums a thread rounds: eight neighbours of two rows, which lie together."""
 
 
+def lanes_of(d: int) -> int:
+    """Threads of a row, which add by exchanges: a power of two."""
+    return 1 << (d // 8 - 1).bit_length()
+
+
 @flyc.kernel
 def sides_kernel(
     out: fx.Pointer,
@@ -23,6 +28,7 @@ def sides_kernel(
     sides: fx.Pointer,
     sums: fx.Pointer,
     d: fx.Constexpr[int],
+    room: fx.Constexpr[int],
     wide: fx.Constexpr[bool],
     queries: fx.Int32,
     heads: fx.Int32,
@@ -35,16 +41,16 @@ def sides_kernel(
     row_grad: fx.Int64,
     head_grad: fx.Int64,
 ):
-    """A row's logarithm, of base 2, the product of the result and its gradient, and zeros to add to.
+    """A row's logarithm, of base 2, the product of the result and its gradient, and `room` zeros to add to.
 
-    A thread has eight elements of a row; they come in units of 16 bytes, where the result's are `wide`, too."""
-    each = d // 8
+    A thread has eight of a row's `d` elements; they come in units of 16 bytes, where the result's are `wide`, too."""
+    each = lanes_of(d)
     lane = fx.thread_idx.x % each
     which = fx.block_idx.x * (128 // each) + fx.thread_idx.x // each
     line, row = which // long, which % long
     batch, head = line // heads, line % heads
     total, height = fx.Float32(0.0), fx.Float32(NOTHING)
-    if (which < rows) & (row < queries):
+    if (which < rows) & (row < queries) & (lane * 8 < d):
         at_out = out + (fx.Int64(batch) * batch_out + fx.Int64(row) * row_out + fx.Int64(head) * head_out)
         at_grad = grad + (fx.Int64(batch) * batch_grad + fx.Int64(row) * row_grad + fx.Int64(head) * head_grad)
         theirs = cast("fx.Vector", fx.nvgpu.load_global(at_grad + lane * 8, 8)).to(fx.Float32)
@@ -59,10 +65,11 @@ def sides_kernel(
     for i in fx.range_constexpr(each.bit_length() - 1):
         total = total + fx.shuffle_xor(total, 1 << i)
     if which < rows:
-        for i in fx.range_constexpr(2):
+        zeros = fx.Vector.filled(4, 0.0, fx.Float32)
+        for i in fx.range_constexpr(0, room // 4, each):
             # Neighbours write neighbouring units.
-            zeros = fx.Vector.filled(4, 0.0, fx.Float32)
-            fx.nvgpu.store_global(sums + (fx.Int64(which) * d + (lane + each * i) * 4), zeros)
+            if lane + i < room // 4:
+                fx.nvgpu.store_global(sums + (fx.Int64(which) * room + (lane + i) * 4), zeros)
         if lane == 0:
             place = fx.Int64(line) * (2 * fx.Int64(long)) + row
             sides[place] = height
@@ -85,7 +92,7 @@ def round_kernel(
     """Sums times the scale, in the type of the queries and in order.
 
     Of a step's part, 64 queries and so many columns, eight columns follow each other; of these, the threads of a
-    product, with two neighbours of each of two rows.
+    product, with two neighbours of each of two rows. Columns behind `d` are nobody's.
     """
     at = fx.Int64(fx.block_idx.x) * 256 + fx.thread_idx.x
     if at < units:
@@ -105,10 +112,10 @@ def round_kernel(
             column = column + part * columns
         batch, head = line // heads, line % heads
         for r in fx.range_constexpr(2):
-            if row + 8 * r < queries:
+            if (row + 8 * r < queries) & (column < d):
                 mine = values.shuffle(values, [4 * t + 2 * r + e for t in range(4) for e in range(2)])
                 place = ((fx.Int64(batch) * fx.Int64(queries) + (row + 8 * r)) * fx.Int64(heads) + head) * d + column
                 fx.nvgpu.store_global(out + place, (mine * scale).to(out.dtype))
 
 
-__all__ = ["UNIT", "round_kernel", "sides_kernel"]
+__all__ = ["UNIT", "lanes_of", "round_kernel", "sides_kernel"]
