@@ -99,7 +99,7 @@ def attention_backward(
 
         wide = wide_form_for(
             request.d, request.dv, request.right is not None, request.left is not None, deterministic,
-            engine_takes(known["out"]), request.dropout,
+            engine_takes(known["out"]), request.dropout, request.keys > 64,
         )  # fmt: skip
         long = -(-request.queries // wide.m) * wide.m
         lines = request.batches * request.heads
@@ -150,10 +150,14 @@ def form_for(d: int, right: bool, left: bool, ordered: bool, wide: bool, dropout
 
 
 @lru_cache(64)
-def wide_form_for(d: int, dv: int, right: bool, left: bool, ordered: bool, wide: bool, dropout: bool) -> Wide:
-    from .backward_wide_form import Wide
+def wide_form_for(
+    d: int, dv: int, right: bool, left: bool, ordered: bool, wide: bool, dropout: bool, several: bool
+) -> Wide:
+    """Blocks that wait for each other's sums do not wait for each other's queries, too."""
+    from .backward_wide_form import CLUSTER, Wide
 
-    return Wide(d, dv, right, left, ordered, wide, dropout)
+    cluster = CLUSTER if several and not ordered else 1
+    return Wide(d, dv, right, left, ordered, wide, dropout, cluster).in_order()
 
 
 def _on_hopper_wide(request: Request, known: dict[str, Array]) -> bool:

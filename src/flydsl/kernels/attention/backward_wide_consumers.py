@@ -58,10 +58,20 @@ class Work(NamedTuple):
     steps: fx.Int32
     group: fx.Int32
 
-    def at(self, i: fx.Int32) -> tuple[fx.Int32, fx.Int32]:
-        """The first query of a step, and its head."""
-        which = i // fx.max(self.steps, 1)
-        return (self.low + i - which * self.steps) * M, self.head * self.group + which
+    @property
+    def tiles(self) -> fx.Int32:
+        """Steps of all queries."""
+        return fx.ceildiv(self.reach.queries, M)
+
+    def first(self) -> tuple[fx.Int32, fx.Int32]:
+        """A step's first query, and its place among the steps of all heads and sequences."""
+        return self.low * M, (self.batch * self.reach.heads + self.head * self.group) * self.tiles + self.low
+
+    def after(self, row: fx.Int32, place: fx.Int32) -> tuple[fx.Int32, fx.Int32]:
+        """The same of the next step, which may be the next head's first."""
+        row = row + M
+        last = row == (self.low + self.steps) * M
+        return last.select(self.low * M, row), place + last.select(self.tiles - self.steps + 1, fx.Int32(1))
 
 
 class Parts(NamedTuple):
@@ -111,24 +121,28 @@ def fours_of(x: fx.Tensor, columns: int) -> fx.Tensor:
 
 
 class Part(NamedTuple):
-    """A consumer's half of dQ's columns."""
+    """A consumer's half of dQ's columns, in pieces."""
 
     mma: fx.TiledMma
     slopes: fx.Tensor
-    keys: fx.Tensor
+    keys: list[fx.Tensor]
     out: fx.Tensor
+    columns: int
+    """Of a piece."""
 
-    def issue(self) -> None:
-        multiply(self.mma, self.out, self.slopes, self.keys, M // 16)
+    def issue(self, piece: int) -> None:
+        multiply(self.mma, self.out, self.slopes, self.keys[piece], M // 16)
 
 
-def part_of(room: Room, form: Wide, consumer: int) -> Part:
-    mma = tiled(fx.nvgpu.WGMMA(form.columns, 16, room.keys.dtype, major_a="mn", major_b="mn"))
+def part_of(room: Room, form: Wide, consumer: int, order: str) -> Part:
+    pieces = order.count("q")
+    columns = form.columns // pieces
+    mma = tiled(fx.nvgpu.WGMMA(columns, 16, room.keys.dtype, major_a="mn", major_b="mn"))
     one = mma.get_slice(0)
     slopes = fx.make_view(fx.apply_swizzle(room.slopes, swizzle(128)), fx.make_layout((M, M), (1, M)))
-    base = room.keys + consumer * (M * form.columns)
-    keys = columns_of(base, form.width, form.box, 1, form.columns)[None, None, 0]
-    return Part(mma, one.partition_A(slopes), one.partition_B(keys), accumulators(form.columns))
+    bases = [room.keys + M * (consumer * form.columns + i * columns) for i in range(pieces)]
+    keys = [one.partition_B(columns_of(x, form.width, form.box, 1, columns)[None, None, 0]) for x in bases]
+    return Part(mma, one.partition_A(slopes), keys, accumulators(columns), columns)
 
 
 def finish(
@@ -138,60 +152,52 @@ def finish(
     meet: Callable[[], None],
     part: Part,
     free: Callable[[], None],
-    add: Callable[[], None],
+    add: Callable[[int], None],
 ) -> None:
-    """Issue what is left of a step and the first product of the next, and add its part of dQ. `free` is called when the
-    sums' operands have been read. There are no registers for them, dQ's part and the next scores all at once."""
-    wait = fx.nvgpu.wgmma_wait
-    if order == "qsn":
-        meet()
-        part.issue()
-        sums()
-        wait(1, part.out)
-        add()
-        following()
-        wait(1)
-        free()
-        return
-    sums()
-    if order == "snq":
-        following()
-    meet()
-    if order == "snq":
-        wait(1)
-        free()
-        part.issue()
-        wait(0, part.out)
-    else:
-        part.issue()
-        wait(1)
-        free()
-        following()
-        wait(1, part.out)
-    add()
+    """The rest of a step, and the first product of the next, in an order: see `Wide.order_values`. Before scores'
+    gradients are read, or the stage is freed, the threads that wrote the ones and read the other `meet`."""
+    issued, met, done = "", False, 0
+    for what in order:
+        if what in "qf" and not met:
+            meet()
+            met = True
+        if what == "s":
+            sums()
+        elif what == "n":
+            following()
+        elif what == "q":
+            part.issue(done)
+        elif what == "a":
+            fx.nvgpu.wgmma_wait(len(issued) - 1 - issued.rindex("q"), part.out)
+            add(done)
+            done += 1
+        else:
+            fx.nvgpu.wgmma_wait(len(issued) - 1 - issued.index("s"))
+            free()
+        if what in "snq":
+            issued += what
 
 
 @flyc.jit
-def add_part(x: fx.Tensor, to: Parts, work: Work, row: fx.Int32, head: fx.Int32):
-    """A part of dQ to the sums in memory. Where they have an order, behind the blocks with earlier keys, which have been
+def add_part(part: Part, piece: int, to: Parts, work: Work, row: fx.Int32, place: fx.Int32):
+    """A piece of dQ to the sums in memory. Where they have an order, behind the blocks with earlier keys, which have been
     dispatched before."""
     nv, form, reach = fx.nvgpu, work.form, work.reach
-    which = ((work.batch * reach.heads + head) * fx.ceildiv(reach.queries, M) + row // M) * 2 + to.consumer
+    which = place * 2 + to.consumer
     target = to.sums + (fx.Int64(which) * (M * form.columns) + to.member * 4)
-    if fx.const_expr(form.ordered):
+    if fx.const_expr(form.ordered and piece == 0):
         if to.member == 0:
-            together = M * form.cluster
             first = fx.Int32(0)
             if fx.const_expr(form.left):
-                first = fx.max(row + reach.keys - reach.queries - reach.left, 0) // together * form.cluster
+                first = fx.max(row + reach.keys - reach.queries - reach.left, 0) // M
             turn, seen = cast("fx.Pointer", to.turns) + which, fx.Int32(-1)
             while seen != work.block - first:
                 seen = fx.Int32(fx.atomic_add(turn, 0, syncscope="device", ordering=fx.AtomicOrdering.AcqRel))
         own(to.consumer).sync()
-    fours = fours_of(x, form.columns)
-    for j in fx.range_constexpr(form.columns // 8):
-        nv.add_global(target + 512 * j, fours[None, j].load())
-    if fx.const_expr(form.ordered):
+    fours = fours_of(part.out, part.columns)
+    for j in fx.range_constexpr(part.columns // 8):
+        nv.add_global(target + 512 * (piece * (part.columns // 8) + j), fours[None, j].load())
+    if fx.const_expr(form.ordered and piece == len(part.keys) - 1):
         own(to.consumer).sync()
         if to.member == 0:
             turn = cast("fx.Pointer", to.turns) + which
@@ -211,30 +217,31 @@ def sum_values(
     queries = scores_mma.get_slice(0).partition_B(rows_of(room.queries, width, span(width), stages))
     wide = span(form.width_v)
     grads = sums_mma.get_slice(0).partition_B(columns_of(room.grads, form.width_v, wide, stages, form.width_v))
-    part, to = part_of(room, form, 0), Parts(sums_q, turns, 0, member)
+    part, to = part_of(room, form, 0, form.order_values), Parts(sums_q, turns, 0, member)
     scores, sums = accumulators(M), accumulators(form.width_v)
     weights = fx.make_rmem_tensor(fx.make_layout(((2, 2, 2), 1, M // 16), ((1, 2, 4), 0, 8)), dtype)
     four = fx.make_copy_atom(fx.UniversalCopy(128), fx.Float32)
     handed = in_fours(room.weights)
     sums.fill(0.0)
-    key = work.block * M + member // 32 * 16 + member % 32 // 4
-    factor = reach.scale * LOG2E
-    stage, phase = fx.Int32(0), fx.Int32(0)
+    key = first_key(work, member)
+    factor, scale = reach.scale * LOG2E, None
+    if fx.const_expr(drop is not None):
+        scale = cast("Drop", drop).factor
     count = work.steps * work.group
     if count > 0:
         room.held.wait(0)
         room.full_q.wait(0)
         multiply(scores_mma, scores, keys, queries[None, None, None, 0], width // 16)
+        row, at = work.first()
         for i in range(count):
-            row, head = work.at(i)
+            stage, phase = stage_of(i, stages)
             nv.wgmma_wait(0, scores)
             side = room.sides + (stage * (2 * M) + member % 4 * 2)
             if masked(work.block, row, form, reach, M):
                 mask(scores, fx.Float32(-1e30) / factor, key, row + member % 4 * 2, form, reach)
             weigh(scores, side, factor)
             if fx.const_expr(drop is not None):
-                line = work.batch * reach.heads + head
-                thin(scores, cast("Drop", drop), line, row + member % 4 * 2, key)
+                thin(scores, cast("Drop", drop), at // work.tiles, row + member % 4 * 2, key)
             units = fours_of(scores, M)
             for j in fx.range_constexpr(M // 8):
                 fx.copy(four, units[None, j], handed[None, member, j])
@@ -242,7 +249,7 @@ def sum_values(
             weights.store(kept(scores, drop).to(dtype).reshape(weights.shape.unpack()))
             room.full_g[stage].wait(phase)
             # Behind the last step comes its own first product again, which nobody reads: its stage is filled no more.
-            after, after_phase = following(i, count, stage, phase, stages)
+            after, after_phase = stage_of(fx.min(i + 1, count - 1), stages)
 
             def add_sums(stage: fx.Int32 = stage) -> None:
                 add_products(sums_mma, sums, weights, grads[None, None, None, stage], M // 16)
@@ -256,16 +263,15 @@ def sum_values(
                 release(room.empty_q[stage], member, form.cluster, fx.Int32(0))
                 release(room.empty_g[stage], member, form.cluster, fx.Int32(0))
 
-            def add(row: fx.Int32 = row, head: fx.Int32 = head) -> None:
-                add_part(part.out, to, work, row, head)
+            def add(piece: int, row: fx.Int32 = row, at: fx.Int32 = at) -> None:
+                add_part(part, piece, to, work, row, at)
 
             finish(form.order_values, add_sums, next_scores, lambda: slopes_ready().sync(), part, free, add)
-            stage, phase = after, after_phase
+            row, at = work.after(row, at)
         nv.wgmma_wait(0, scores, sums)
-    scale = None
-    if fx.const_expr(drop is not None):
-        scale = cast("Drop", drop).factor
-    put(out, sums, key, member, form.dv, scale, work)
+        put(out, sums, form.dv, scale, work)
+    else:
+        put(out, sums, form.dv, None, work)
 
 
 @flyc.jit
@@ -279,43 +285,45 @@ def sum_keys(room: Room, work: Work, drop: Drop | None, sums_q: fx.Pointer, turn
     values = slopes_mma.get_slice(0).partition_A(rows_of(room.values, form.width_v, wide, 1)[None, None, 0])
     grads = slopes_mma.get_slice(0).partition_B(rows_of(room.grads, form.width_v, wide, stages))
     queries = sums_mma.get_slice(0).partition_B(columns_of(room.queries, width, span(width), stages, width))
-    part, to = part_of(room, form, 1), Parts(sums_q, turns, 1, member)
-    slopes, weights, sums = accumulators(M), accumulators(M), accumulators(width)
+    part, to = part_of(room, form, 1, form.order_keys), Parts(sums_q, turns, 1, member)
+    slopes, weights, sums = accumulators(M), accumulators(M // 2), accumulators(width)
     operand = fx.make_rmem_tensor(fx.make_layout(((2, 2, 2), 1, M // 16), ((1, 2, 4), 0, 8)), dtype)
     store = fx.make_copy_atom(nv.StMatrix(4, trans=False), dtype)
-    copy = fx.make_tiled_copy_C(store, slopes_mma).get_slice(member)
-    place = fx.make_view(fx.apply_swizzle(room.slopes, swizzle(128)), fx.make_layout((M, M), (M, 1)))
-    to_slopes = copy.partition_D(place)
+    copy = fx.make_tiled_copy_C(store, tiled(nv.WGMMA(M // 2, 16, dtype))).get_slice(member)
+    halves = fx.make_layout((M, M // 2, 2), (M, 1, M // 2))
+    to_slopes = copy.partition_D(fx.make_view(fx.apply_swizzle(room.slopes, swizzle(128)), halves))
     four = fx.make_copy_atom(fx.UniversalCopy(128), fx.Float32)
-    handed, units = in_fours(room.weights), fours_of(weights, M)
+    handed, units = in_fours(room.weights), fours_of(weights, M // 2)
     sums.fill(0.0)
-    key = work.block * M + member // 32 * 16 + member % 32 // 4
     share, scale = None, reach.scale
     if fx.const_expr(drop is not None):
         share = 1.0 / cast("Drop", drop).factor
         scale = scale * cast("Drop", drop).factor
-    stage, phase = fx.Int32(0), fx.Int32(0)
     count = work.steps * work.group
     if count > 0:
         room.held[0].wait(0)
         room.held[1].wait(0)
         room.full_g.wait(0)
         multiply(slopes_mma, slopes, values, grads[None, None, None, 0], form.width_v // 16)
+        row, at = work.first()
         for i in range(count):
-            row, head = work.at(i)
+            stage, phase = stage_of(i, stages)
             room.full_q[stage].wait(phase)
             nv.wgmma_wait(0, slopes)
             release(room.empty_g[stage], member, form.cluster, fx.Int32(0))
             weights_ready().sync()
-            for j in fx.range_constexpr(M // 8):
-                fx.copy(four, handed[None, member, j], units[None, j])
-            derive(weights, slopes, room.sides + (stage * (2 * M) + M + member % 4 * 2), share)
-            operand.store(slopes.load().to(dtype).reshape(operand.shape.unpack()))
-            flat = fx.make_rmem_tensor(slopes.layout, dtype)
-            flat.store(operand.load().reshape(slopes.shape.unpack()))
-            fx.copy(store, copy.retile(flat), to_slopes)
+            # Half of the queries at a time: there are no registers for all weights and their gradients.
+            for half in fx.range_constexpr(2):
+                for j in fx.range_constexpr(M // 16):
+                    fx.copy(four, handed[None, member, half * (M // 16) + j], units[None, j])
+                some = fx.make_view(fx.get_iter(slopes) + half * (M // 4), weights.layout)
+                derive(weights, some, room.sides + (stage * (2 * M) + M + half * (M // 2) + member % 4 * 2), share)
+                flat = fx.make_rmem_tensor(weights.layout, dtype)
+                flat.store(some.load().to(dtype))
+                fx.copy(store, copy.retile(flat), to_slopes[None, None, None, half])
+                fx.make_view(fx.get_iter(operand) + half * (M // 4), weights.layout).store(flat.load())
             slopes_ready().arrive()
-            after, after_phase = following(i, count, stage, phase, stages)
+            after, after_phase = stage_of(fx.min(i + 1, count - 1), stages)
 
             def add_sums(stage: fx.Int32 = stage) -> None:
                 add_products(sums_mma, sums, operand, queries[None, None, None, stage], M // 16)
@@ -327,35 +335,40 @@ def sum_keys(room: Room, work: Work, drop: Drop | None, sums_q: fx.Pointer, turn
             def free(stage: fx.Int32 = stage) -> None:
                 release(room.empty_q[stage], member, form.cluster, fx.Int32(0))
 
-            def add(row: fx.Int32 = row, head: fx.Int32 = head) -> None:
-                add_part(part.out, to, work, row, head)
+            def add(piece: int, row: fx.Int32 = row, at: fx.Int32 = at) -> None:
+                add_part(part, piece, to, work, row, at)
 
             finish(form.order_keys, add_sums, next_slopes, lambda: own(1).sync(), part, free, add)
-            stage, phase = after, after_phase
+            row, at = work.after(row, at)
         nv.wgmma_wait(0, slopes, sums)
-    put(out, sums, key, member, form.d, scale, work)
+        put(out, sums, form.d, scale, work)
+    else:
+        put(out, sums, form.d, None, work)
 
 
-def following(
-    i: fx.Int32, count: fx.Int32, stage: fx.Int32, phase: fx.Int32, stages: int
-) -> tuple[fx.Int32, fx.Int32]:
-    """The next step's stage and phase, and the same again behind the last."""
-    last, wrapped = i == count - 1, stage == stages - 1
-    after = wrapped.select(fx.Int32(0), stage + 1)
-    after_phase = wrapped.select(phase ^ 1, phase)
-    return last.select(stage, after), last.select(phase, after_phase)
+def stage_of(i: fx.Int32, stages: int) -> tuple[fx.Int32, fx.Int32]:
+    """A step's stage, and the phase of its barriers."""
+    if stages == 2:
+        return i & 1, i >> 1 & 1
+    return i % stages, i // stages % 2
+
+
+def first_key(work: Work, member: fx.Int32) -> fx.Int32:
+    """Of a thread's two, which are 8 apart."""
+    return work.block * M + member // 32 * 16 + member % 32 // 4
 
 
 @flyc.jit
-def put(
-    out: fx.Pointer, sums: fx.Tensor, key: fx.Int32, member: fx.Int32, d: int, scale: fx.Float32 | None, work: Work
-):
+def put(out: fx.Pointer, sums: fx.Tensor, d: int, scale: fx.Float32 | None, work: Work):
     """Sums of a thread's keys, as far as there are keys and elements."""
-    reach = work.reach
-    line = (fx.Int64(work.batch) * fx.Int64(reach.keys) * fx.Int64(reach.kv_heads) + fx.Int64(work.head)) * d
+    # Places that depend on this are not computed in front of the loop, and kept in registers.
+    member = fx.nvgpu.uniform(fx.thread_idx.x % 128 // 32) * 32 + fx.thread_idx.x % 32
+    reach, here = work.reach, work.batch
+    key = first_key(work, member)
+    line = ((fx.Int64(here) * fx.Int64(reach.keys) + key) * fx.Int64(reach.kv_heads) + fx.Int64(work.head)) * d
     for r in fx.range_constexpr(2):
         if key + 8 * r < reach.keys:
-            origin = line + fx.Int64(key + 8 * r) * fx.Int64(reach.kv_heads) * d + member % 4 * 2
+            origin = line + (fx.Int64(reach.kv_heads) * (8 * r * d) + member % 4 * 2)
             for j in fx.range_constexpr(d // 8):
                 pair = [sums[(e, r, j), 0, 0] for e in range(2)]
                 made = [out.dtype(x if scale is None else x * scale) for x in pair]

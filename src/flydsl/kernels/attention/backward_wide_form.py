@@ -9,6 +9,10 @@ from .tile import BARRIER_BYTES, SHARED_BYTES, span
 M = 64
 """Keys of a block, and queries of a step."""
 MOST_STAGES = 3
+CLUSTER = 2
+"""Blocks that fetch queries for each other, where there are as many."""
+MOST_SUMS = 200
+"""Accumulators of a consumer that leave enough registers for the rest."""
 
 
 class Wide(NamedTuple):
@@ -25,11 +29,17 @@ class Wide(NamedTuple):
     cluster: int = 1
     """Blocks of neighbouring keys that fetch queries for each other: 1 or 2."""
     most_stages: int = MOST_STAGES
-    order_values: str = "snq"
-    """In which order the consumer of values issues products: its sums, the next step's scores, its part of dQ. "snq" or
-    "sqn"."""
-    order_keys: str = "snq"
-    """The same of the consumer of keys, or "qsn"."""
+    order_values: str = "snfqa"
+    """What the consumer of values does behind a step's weights: issue its (s)ums, the (n)ext step's scores, a piece of
+    d(q); (a)dd that, and (f)ree the stage. Its half of dQ has as many pieces as there are."""
+    order_keys: str = "snfqa"
+    """The same of the consumer of keys."""
+
+    def in_order(self) -> Wide:
+        """With dQ in as many pieces as there are registers for."""
+        sums = (max(self.width, self.width_v) + M + self.columns) // 2
+        order = "snfqaqa" if sums > MOST_SUMS and self.columns % 32 == 0 else "snfqa"
+        return self._replace(order_values=order, order_keys=order)
 
     @property
     def m(self) -> int:
@@ -52,8 +62,8 @@ class Wide(NamedTuple):
 
     @property
     def box(self) -> int:
-        """Columns of keys that lie together: each consumer has its own for dQ."""
-        return span(self.columns)
+        """Columns of keys that lie together: each piece of dQ has its own."""
+        return span(self.columns // max(x.count("q") for x in (self.order_values, self.order_keys)))
 
     @property
     def _stage(self) -> int:

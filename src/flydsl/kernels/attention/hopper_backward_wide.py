@@ -65,7 +65,6 @@ def wide_kernel(
             empty_q[s].init(CONSUMERS * cluster)
             empty_g[s].init(CONSUMERS * cluster)
         nv.fence_mbarrier_init()
-    block, head, batch = fx.block_idx
     rank, mask = fx.Int32(0), None
     if fx.const_expr(cluster > 1):
         rank, mask = nv.uniform(nv.cluster.rank()), fx.Int32((1 << cluster) - 1)
@@ -73,19 +72,20 @@ def wide_kernel(
         nv.cluster.wait()
     else:
         fx.barrier()
-    group = reach.heads // reach.kv_heads
-    low, high = steps_of(block // cluster, form, reach, M * cluster)
-    work = Work(form, reach, block, head, batch, low, fx.max(high - low, 0), group)
     if role == 0:
         nv.setmaxnreg(24, increase=False)
         if nv.leader(tid):
+            block, head, batch = fx.block_idx
+            work = work_of(form, reach)
+            group, low = work.group, work.low
             held[0].expect_tx(2 * M * width)
             bring(load_k, keys, held[0], block * M, head, batch, width, form.box, 1, fx.Int32(0), None)
             held[1].expect_tx(2 * M * width_v)
             bring(load_v, values, held[1], block * M, head, batch, width_v, span(width_v), 1, fx.Int32(0), None)
             stage, phase = fx.Int32(0), fx.Int32(1)
             for i in range(work.steps * group):
-                row, from_head = work.at(i)
+                which = i // fx.max(work.steps, 1)
+                row, from_head = (low + i - which * work.steps) * M, head * group + which
                 line = batch * reach.heads + from_head
                 empty_q[stage].wait(phase)
                 full_q[stage].expect_tx(2 * M * width + 2 * 4 * M)
@@ -110,9 +110,18 @@ def wide_kernel(
             keys, values, queries, grads, slopes, weights, sides, held, full_q, full_g, empty_q, empty_g
         )  # fmt: skip
         if role == 1:
-            sum_values(room, work, drop, sums, turns, dv)
+            sum_values(room, work_of(form, reach), drop, sums, turns, dv)
         else:
-            sum_keys(room, work, drop, sums, turns, dk)
+            sum_keys(room, work_of(form, reach), drop, sums, turns, dk)
+
+
+def work_of(form: Wide, reach: Reach) -> Work:
+    """Blocks of a cluster have the same steps."""
+    block, head, batch = fx.block_idx
+    # What depends on this is each role's own, and not in registers where others begin.
+    reach = reach._replace(queries=fx.nvgpu.uniform(reach.queries))
+    low, high = steps_of(block // form.cluster, form, reach, M * form.cluster)
+    return Work(form, reach, block, head, batch, low, fx.max(high - low, 0), reach.heads // reach.kv_heads)
 
 
 def bring(
