@@ -316,6 +316,12 @@ CALLS: dict[str, Call] = {
         "attention.rounding.sides_kernel attention.hopper_backward.backward_kernel attention.rounding.round_kernel",
         False,
     ),
+    "attention_backward of long rows": Call(
+        HOPPER,
+        lambda: backward(torch.bfloat16, 65, 136),
+        "attention.rounding.sides_kernel attention.hopper_backward_wide.wide_kernel attention.rounding.round_kernel",
+        False,
+    ),
     "attention_backward of f32": Call(
         HOPPER,
         lambda: backward(torch.float32, 20, 16),

@@ -161,8 +161,8 @@ def wide_form_for(
 
 
 def _on_hopper_wide(request: Request, known: dict[str, Array]) -> bool:
-    """Whether the tensor cores' kernel of long rows takes it: 16-bit types, up to 256 elements, more than 128 of keys or
-    of values, rows of 16-byte units."""
+    """Whether the tensor cores' kernel of long rows takes it: 16-bit types, up to 256 elements, more than 128 of keys
+    or of values, rows of 16-byte units."""
     r = request
     if r.q.dtype not in HALF or r.d % 8 or r.dv % 8 or not 128 < max(r.d, r.dv) <= 256 or r.softcap:
         return False

@@ -107,7 +107,11 @@ def columns_of(base: fx.Pointer, width: int, box: int, stages: int, columns: int
     return fx.make_view(fx.apply_swizzle(base, swizzle(2 * box)), layout)
 
 
-def tiled(atom: object) -> fx.TiledMma:
+def tiled(
+    columns: int, dtype: type[fx.Numeric], a_from: str = "smem", major_a: str = "k", major_b: str = "k"
+) -> fx.TiledMma:
+    """Products of one warpgroup."""
+    atom = fx.nvgpu.WGMMA(columns, 16, dtype, a_from=a_from, major_a=major_a, major_b=major_b)
     return fx.make_tiled_mma(fx.make_mma_atom(atom), fx.make_layout((1, 1, 1), (0, 0, 0)))
 
 
@@ -137,7 +141,7 @@ class Part(NamedTuple):
 def part_of(room: Room, form: Wide, consumer: int, order: str) -> Part:
     pieces = order.count("q")
     columns = form.columns // pieces
-    mma = tiled(fx.nvgpu.WGMMA(columns, 16, room.keys.dtype, major_a="mn", major_b="mn"))
+    mma = tiled(columns, room.keys.dtype, major_a="mn", major_b="mn")
     one = mma.get_slice(0)
     slopes = fx.make_view(fx.apply_swizzle(room.slopes, swizzle(128)), fx.make_layout((M, M), (1, M)))
     bases = [room.keys + M * (consumer * form.columns + i * columns) for i in range(pieces)]
@@ -180,8 +184,8 @@ def finish(
 
 @flyc.jit
 def add_part(part: Part, piece: int, to: Parts, work: Work, row: fx.Int32, place: fx.Int32):
-    """A piece of dQ to the sums in memory. Where they have an order, behind the blocks with earlier keys, which have been
-    dispatched before."""
+    """A piece of dQ to the sums in memory. Where they have an order, behind the blocks with earlier keys, which have
+    been dispatched before."""
     nv, form, reach = fx.nvgpu, work.form, work.reach
     which = place * 2 + to.consumer
     target = to.sums + (fx.Int64(which) * (M * form.columns) + to.member * 4)
@@ -211,8 +215,8 @@ def sum_values(
     """Scores and weights, dV, and the first half of dQ's columns."""
     nv, form, reach, dtype = fx.nvgpu, work.form, work.reach, room.keys.dtype
     member, width, stages = fx.thread_idx.x % 128, form.width, form.stages
-    scores_mma = tiled(nv.WGMMA(M, 16, dtype))
-    sums_mma = tiled(nv.WGMMA(form.width_v, 16, dtype, a_from="registers", major_b="mn"))
+    scores_mma = tiled(M, dtype)
+    sums_mma = tiled(form.width_v, dtype, a_from="registers", major_b="mn")
     keys = scores_mma.get_slice(0).partition_A(rows_of(room.keys, width, form.box, 1)[None, None, 0])
     queries = scores_mma.get_slice(0).partition_B(rows_of(room.queries, width, span(width), stages))
     wide = span(form.width_v)
@@ -279,8 +283,8 @@ def sum_keys(room: Room, work: Work, drop: Drop | None, sums_q: fx.Pointer, turn
     """The gradients of weights and of scores, dK, and the second half of dQ's columns."""
     nv, form, reach, dtype = fx.nvgpu, work.form, work.reach, room.keys.dtype
     member, width, stages = fx.thread_idx.x % 128, form.width, form.stages
-    slopes_mma = tiled(nv.WGMMA(M, 16, dtype))
-    sums_mma = tiled(nv.WGMMA(width, 16, dtype, a_from="registers", major_b="mn"))
+    slopes_mma = tiled(M, dtype)
+    sums_mma = tiled(width, dtype, a_from="registers", major_b="mn")
     wide = span(form.width_v)
     values = slopes_mma.get_slice(0).partition_A(rows_of(room.values, form.width_v, wide, 1)[None, None, 0])
     grads = slopes_mma.get_slice(0).partition_B(rows_of(room.grads, form.width_v, wide, stages))
@@ -289,7 +293,7 @@ def sum_keys(room: Room, work: Work, drop: Drop | None, sums_q: fx.Pointer, turn
     slopes, weights, sums = accumulators(M), accumulators(M // 2), accumulators(width)
     operand = fx.make_rmem_tensor(fx.make_layout(((2, 2, 2), 1, M // 16), ((1, 2, 4), 0, 8)), dtype)
     store = fx.make_copy_atom(nv.StMatrix(4, trans=False), dtype)
-    copy = fx.make_tiled_copy_C(store, tiled(nv.WGMMA(M // 2, 16, dtype))).get_slice(member)
+    copy = fx.make_tiled_copy_C(store, tiled(M // 2, dtype)).get_slice(member)
     halves = fx.make_layout((M, M // 2, 2), (M, 1, M // 2))
     to_slopes = copy.partition_D(fx.make_view(fx.apply_swizzle(room.slopes, swizzle(128)), halves))
     four = fx.make_copy_atom(fx.UniversalCopy(128), fx.Float32)
@@ -363,9 +367,9 @@ def put(out: fx.Pointer, sums: fx.Tensor, d: int, scale: fx.Float32 | None, work
     """Sums of a thread's keys, as far as there are keys and elements."""
     # Places that depend on this are not computed in front of the loop, and kept in registers.
     member = fx.nvgpu.uniform(fx.thread_idx.x % 128 // 32) * 32 + fx.thread_idx.x % 32
-    reach, here = work.reach, work.batch
+    reach = work.reach
     key = first_key(work, member)
-    line = ((fx.Int64(here) * fx.Int64(reach.keys) + key) * fx.Int64(reach.kv_heads) + fx.Int64(work.head)) * d
+    line = ((fx.Int64(work.batch) * fx.Int64(reach.keys) + key) * fx.Int64(reach.kv_heads) + fx.Int64(work.head)) * d
     for r in fx.range_constexpr(2):
         if key + 8 * r < reach.keys:
             origin = line + (fx.Int64(reach.kv_heads) * (8 * r * d) + member % 4 * 2)

@@ -1,10 +1,10 @@
-"""Gradients of attention on Hopper with long rows: a block holds 64 keys and values and walks along the queries, 64 at a
-time, for all heads that share the keys.
+"""Gradients of attention on Hopper with long rows: a block holds 64 keys and values and walks along the queries, 64 at
+a time, for all heads that share the keys.
 
 As in `hopper_backward` keys are rows of all products, and weights and scores' gradients the first operands of dV and dK
 in registers. Sums of 256 columns are half of a thread's registers: one consumer has dV, with scores and weights, the
-other dK, with the gradients of weights and of scores (`backward_wide_consumers.py`). Each computes half of the columns of
-dQ and adds it to sums in memory, in f32.
+other dK, with the gradients of weights and of scores (`backward_wide_consumers.py`). Each computes half of the columns
+of dQ and adds it to sums in memory, in f32.
 
 Blocks of a cluster have neighbouring keys. Each fetches half of the queries' rows for both.
 """
