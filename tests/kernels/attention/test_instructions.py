@@ -12,8 +12,8 @@ import torch
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLTypeError, DSLValueError
-from flydsl.kernels.attention.backward_wide_form import Wide
-from flydsl.kernels.attention.hopper_backward_wide import hopper_backward_wide
+from flydsl.kernels.attention.wide.form import Wide
+from flydsl.kernels.attention.wide.hopper import hopper_backward_wide
 from flydsl.llvm import tools
 from flydsl.llvm.objects import ptx
 

@@ -319,7 +319,7 @@ CALLS: dict[str, Call] = {
     "attention_backward of long rows": Call(
         HOPPER,
         lambda: backward(torch.bfloat16, 64, 136),
-        "attention.rounding.sides_kernel attention.hopper_backward_wide.wide_kernel attention.rounding.round_kernel",
+        "attention.rounding.sides_kernel attention.wide.hopper.wide_kernel attention.rounding.round_kernel",
         False,
     ),
     "attention_backward of f32": Call(

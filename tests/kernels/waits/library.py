@@ -90,8 +90,7 @@ CALLS: dict[str, Call] = {
     "matmul past registers": Call("gfx950", lambda: (k.matmul, bf16(16, 1536), bf16(16, 1536).T), ""),
     **{name: EXPLORED[name] for name in (
         "gemm_preshuffle", "matmul by tensor copies", "attention on gfx950", "gemm_sm80", "attention by mma",
-        "gemm_sm90", "matmul", "attention", "attention_backward", "attention_backward of long rows",
-        "mla_decode", "rms_norm wide",
+        "gemm_sm90", "matmul", "attention", "attention_backward", "mla_decode", "rms_norm wide",
     )},
 }  # fmt: skip
 

@@ -18,7 +18,7 @@ from .request import FP8, HALF, Request, check, fail, wrong_type
 
 if TYPE_CHECKING:
     from .backward_steps import Sides
-    from .backward_wide_form import Wide
+    from .wide.form import Wide
 
 
 def attention_backward(
@@ -95,7 +95,7 @@ def attention_backward(
         )  # fmt: skip
         return dq, dk, dv
     if target_of(request.q).hopper and _on_hopper_wide(request, known):
-        from .hopper_backward_wide import hopper_backward_wide
+        from .wide.hopper import hopper_backward_wide
 
         wide = wide_form_for(
             request.d, request.dv, request.right is not None, request.left is not None, deterministic,
@@ -154,7 +154,7 @@ def wide_form_for(
     d: int, dv: int, right: bool, left: bool, ordered: bool, wide: bool, dropout: bool, several: bool
 ) -> Wide:
     """Blocks that wait for each other's sums do not wait for each other's queries, too."""
-    from .backward_wide_form import CLUSTER, Wide
+    from .wide.form import CLUSTER, Wide
 
     cluster = CLUSTER if several and not ordered else 1
     return Wide(d, dv, right, left, ordered, wide, dropout, cluster).in_order()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .tile import BARRIER_BYTES, SHARED_BYTES, span
+from ..tile import BARRIER_BYTES, SHARED_BYTES, span
 
 M = 64
 """Keys of a block, and queries of a step."""

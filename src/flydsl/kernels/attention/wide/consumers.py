@@ -18,14 +18,14 @@ from typing import NamedTuple, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from ..matmul.hopper_out import swizzle
-from ..matmul.hopper_promote import release
-from .backward_operands import accumulators, add_products, multiply
-from .backward_steps import Reach, derive, kept, mask, masked, thin, weigh
-from .backward_wide_form import M, Wide
-from .dropout import Drop
-from .softmax import LOG2E
-from .tile import span
+from ...matmul.hopper_out import swizzle
+from ...matmul.hopper_promote import release
+from ..backward_operands import accumulators, add_products, multiply
+from ..backward_steps import Reach, derive, kept, mask, masked, thin, weigh
+from ..dropout import Drop
+from ..softmax import LOG2E
+from ..tile import span
+from .form import M, Wide
 
 
 class Room(NamedTuple):

@@ -3,7 +3,7 @@ a time, for all heads that share the keys.
 
 As in `hopper_backward` keys are rows of all products, and weights and scores' gradients the first operands of dV and dK
 in registers. Sums of 256 columns are half of a thread's registers: one consumer has dV, with scores and weights, the
-other dK, with the gradients of weights and of scores (`backward_wide_consumers.py`). Each computes half of the columns
+other dK, with the gradients of weights and of scores (`consumers.py`). Each computes half of the columns
 of dQ and adds it to sums in memory, in f32.
 
 Blocks of a cluster have neighbouring keys. Each fetches half of the queries' rows for both.
@@ -14,15 +14,15 @@ from __future__ import annotations
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from ..matmul.hopper_factors import advance
-from .backward_steps import Reach, steps_of
-from .backward_wide_consumers import Room, Work, sum_keys, sum_values
-from .backward_wide_form import M, Wide
-from .dropout import Drop
-from .fetching import load_map
-from .rounding import UNIT, lanes_of, round_kernel, sides_kernel
-from .tile import span
-from .walk import pointer_of
+from ...matmul.hopper_factors import advance
+from ..backward_steps import Reach, steps_of
+from ..dropout import Drop
+from ..fetching import load_map
+from ..rounding import UNIT, lanes_of, round_kernel, sides_kernel
+from ..tile import span
+from ..walk import pointer_of
+from .consumers import Room, Work, sum_keys, sum_values
+from .form import M, Wide
 
 CONSUMERS = 2
 
