@@ -26,6 +26,8 @@ from .oracle import random
         ("gfx1100", 64, "matrix", "matrix_attention"),
         ("native", 64, "plain", "plain_attention"),
         ("sm_90a", 64, "hopper_backward", "hopper_backward"),
+        ("sm_90a", 136, "wide.hopper", "hopper_backward_wide"),
+        ("sm_90a", 256, "wide.hopper", "hopper_backward_wide"),
         ("gfx942", 64, "plain_backward", "plain_backward"),
         ("sm_90a", 16, "hopper_backward", "hopper_backward"),
         ("sm_90a", 112, "hopper_backward", "hopper_backward"),
@@ -41,7 +43,7 @@ def test_the_kernel_that_is_called(
     monkeypatch.setattr(place, name, lambda *args, **options: called.append(name))
     # Lengths no other test has: decisions are kept.
     q, k, v = (random(rng, 1, rows, 2, depth) for rows in (19, 23, 23))
-    if name.endswith("backward"):
+    if "backward" in name:
         attention_backward(q, q, k, v, q, torch.zeros(1, 2, 19))
     else:
         attention(q, k, v)

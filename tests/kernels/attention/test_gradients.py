@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,49 @@ def test_gradients(arch, shape, more, dtype, rng: np.random.Generator, emulate, 
     found = attention_backward(grad, q, k, v, out, lse, **order, **more)
     allowed = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}[dtype]
     for got, want in zip(found, gradients(q, k, v, grad, **more), strict=True):
+        assert got.dtype == dtype
+        assert (got.double() - want).abs().max() <= allowed * max(1.0, want.abs().max().item())
+
+
+def behind(rng: np.random.Generator, batch: int, rows: int, heads: int, d: int, dtype: torch.dtype) -> torch.Tensor:
+    """Rows with others behind them that must not be read."""
+    room = torch.full((batch, rows + 3, heads, d), float("nan"), dtype=dtype)
+    room[:, :rows] = random(rng, batch, rows, heads, d, dtype=dtype)
+    return room[:, :rows]
+
+
+@pytest.mark.parametrize(
+    ("shape", "more", "dtype", "form"),
+    [
+        ((1, 70, 140, 2, 1, 256, 256), {"causal": True}, torch.bfloat16, {"cluster": 2}),
+        ((1, 140, 70, 1, 1, 256, 256), {"causal": True}, torch.float16, {"cluster": 1, "order_keys": "qasqanf"}),
+        ((2, 70, 100, 1, 1, 192, 128), {"window": (40, 20)}, torch.float16, {"cluster": 2}),
+        ((1, 70, 140, 1, 1, 160, 160), {"deterministic": True, "window": (40, None)}, torch.bfloat16, {}),
+        ((1, 100, 70, 1, 1, 136, 152), {"window": (None, 5)}, torch.bfloat16, {"order_values": "sqafn"}),
+        ((1, 70, 60, 2, 1, 64, 192), {"dropout": 0.3}, torch.float16, {"order_keys": "sqfna"}),
+    ],
+)
+def test_gradients_of_long_rows(
+    shape, more, dtype, form, rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch
+):
+    emulate("sm_90a")
+    monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
+    chosen = importlib.import_module("flydsl.kernels.attention.backward")
+    form_for = chosen.wide_form_for
+    monkeypatch.setattr(chosen, "wide_form_for", lambda *args: form_for(*args)._replace(**form))
+    b, s, sk, h, hk, d, dv = shape
+    q, k, v, grad = (behind(rng, b, *x, dtype) for x in ((s, h, d), (sk, hk, d), (sk, hk, dv), (s, h, dv)))
+    known = {name: x for name, x in more.items() if name == "causal"}
+    if "window" in more:
+        known["window"] = tuple(-1 if x is None else x for x in more["window"])
+    if "dropout" in more:
+        more = {**more, "seed": int(rng.integers(-(2**63), 2**63))}
+        known["kept"] = kept_of((b, h, s, sk), more["dropout"], more["seed"])
+    want, heights, _ = oracle(q, k, v, **known)
+    out, lse = want.nan_to_num().to(dtype), heights.float().contiguous()
+    found = attention_backward(grad, q, k, v, out, lse, **more)
+    allowed = {torch.float16: 2e-3, torch.bfloat16: 2e-2}[dtype]
+    for got, want in zip(found, gradients(q, k, v, grad, **known), strict=True):
         assert got.dtype == dtype
         assert (got.double() - want).abs().max() <= allowed * max(1.0, want.abs().max().item())
 

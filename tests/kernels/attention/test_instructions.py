@@ -12,6 +12,10 @@ import torch
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLTypeError, DSLValueError
+from flydsl.kernels.attention.wide.form import Wide
+from flydsl.kernels.attention.wide.hopper import hopper_backward_wide
+from flydsl.llvm import tools
+from flydsl.llvm.objects import ptx
 
 
 @flyc.kernel
@@ -188,3 +192,21 @@ def test_several_values_are_added(arch: str, emulate):
     y = np.arange(8, dtype="f4")
     adding(y)
     np.testing.assert_array_equal(y, np.arange(8) + 32 * np.array([1.5, 2.5, 2.5, 3.5] * 2))
+
+
+@pytest.mark.parametrize(("d", "dv", "cluster"), [(192, 128, 1), (192, 192, 2), (256, 256, 1), (256, 256, 2)])
+@pytest.mark.parametrize("right", [False, True])
+def test_gradients_of_long_rows_fit_registers(d: int, dv: int, cluster: int, right: bool):
+    if tools.try_find_tool("ptxas") is None:
+        pytest.skip("no ptxas on this machine")
+    form = Wide(d, dv, right, False, cluster=cluster).in_order()
+    q, v = (torch.zeros(1, 128, 1, x, dtype=torch.bfloat16) for x in (d, dv))
+    sums = torch.zeros(128 * form.width)
+    strides = [d, d, 128 * d] * 2 + [dv, dv, 128 * dv] * 3
+    numbers = 1, 128, 128, 1, 1, *strides, 0, 0, 1.0, 0, 0, 1.0, form
+    given = q, q, v, v, v, sums, sums, sums, None, q, q, v, *numbers
+    text = flyc.compile(hopper_backward_wide, *given, target="cuda:sm_90a").artifact.binary("ptx").decode()
+    _, log = ptx.assemble(text, "sm_90a")
+    assert "serialized" not in log
+    (used,) = (x for name, x in ptx.parse_log(log).items() if name.startswith("wide_kernel"))
+    assert used.spill_stores == 0, used

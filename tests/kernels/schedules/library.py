@@ -330,6 +330,12 @@ CALLS: dict[str, Call] = {
         "attention.rounding.sides_kernel attention.hopper_backward.backward_kernel attention.rounding.round_kernel",
         False,
     ),
+    "attention_backward of long rows": Call(
+        HOPPER,
+        lambda: backward(torch.bfloat16, 64, 136),
+        "attention.rounding.sides_kernel attention.wide.hopper.wide_kernel attention.rounding.round_kernel",
+        False,
+    ),
     "attention_backward of f32": Call(
         HOPPER,
         lambda: backward(torch.float32, 20, 16),

@@ -18,6 +18,7 @@ from .request import FP8, HALF, Request, check, fail, wrong_type
 
 if TYPE_CHECKING:
     from .backward_steps import Sides
+    from .wide.form import Wide
 
 
 def attention_backward(
@@ -99,6 +100,25 @@ def attention_backward(
             request.left or 0, request.scale, request.softcap, *drop, form, *more,
         )  # fmt: skip
         return dq, dk, dv
+    if target_of(request.q).hopper and _on_hopper_wide(request, known):
+        from .wide.hopper import hopper_backward_wide
+
+        wide = wide_form_for(
+            request.d, request.dv, request.right is not None, request.left is not None, deterministic,
+            engine_takes(known["out"]), request.dropout, request.keys > 64,
+        )  # fmt: skip
+        long = -(-request.queries // wide.m) * wide.m
+        lines = request.batches * request.heads
+        sums = empty(q, (lines * long * wide.width,), "float32", "attention_backward")
+        turns = _zeros(q, (lines * long // wide.m * 2,)) if wide.ordered else None
+        sides = scratch(q, "attention sides", lines * 2 * long, "float32", stream)
+        steps = [s for name in ("q", "k", "v", "out", "grad") for s in engine_strides(known[name], False)]
+        cast("Launch", hopper_backward_wide)(
+            q, k, v, out, grad, lse, sides, sums, turns, dq, dk, dv, request.batches, request.queries, request.keys,
+            request.heads, request.kv_heads, *steps, request.right or 0, request.left or 0, request.scale, *drop, wide,
+            *more,
+        )  # fmt: skip
+        return dq, dk, dv
     from .plain_backward import Kind, plain_backward
 
     kind = Kind(
@@ -146,6 +166,29 @@ def form_for(
     return Sides(
         d, right, left, m, ordered, wide, dropout, packed_q=packed_q, packed_k=packed_k, values=dv, softcap=softcap
     )  # fmt: skip
+
+
+@lru_cache(64)
+def wide_form_for(
+    d: int, dv: int, right: bool, left: bool, ordered: bool, wide: bool, dropout: bool, several: bool
+) -> Wide:
+    """Blocks that wait for each other's sums do not wait for each other's queries, too."""
+    from .wide.form import CLUSTER, Wide
+
+    cluster = CLUSTER if several and not ordered else 1
+    return Wide(d, dv, right, left, ordered, wide, dropout, cluster).in_order()
+
+
+def _on_hopper_wide(request: Request, known: dict[str, Array]) -> bool:
+    """Whether the tensor cores' kernel of long rows takes it: 16-bit types, up to 256 elements, more than 128 of keys
+    or of values, rows of 16-byte units."""
+    r = request
+    if r.q.dtype not in HALF or r.d % 8 or r.dv % 8 or not 128 < max(r.d, r.dv) <= 256 or r.softcap:
+        return False
+    if r.packed_q or r.packed_k or r.bias is not None or r.alibi is not None:
+        return False
+    takes = all(engine_takes(known[name]) for name in ("q", "k", "v", "grad"))
+    return takes and known["out"].strides[-1] == 1 and 1e-8 <= r.scale <= 1e8
 
 
 def _on_hopper(request: Request, known: dict[str, Array]) -> bool:

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import flydsl.expr as fx
 
 from .dropout import Drop, in_rows
-from .tile import span
+from .tile import Sums, span
 from .walk import of_batch
 
 ROWS = 128
 """Keys of a block."""
+
+
+class Cut(Protocol):
+    """How scores are cut and masked."""
+
+    @property
+    def m(self) -> int: ...
+    @property
+    def right(self) -> bool: ...
+    @property
+    def left(self) -> bool: ...
+    @property
+    def packed_k(self) -> bool: ...
 
 
 class Sides(NamedTuple):
@@ -50,6 +63,10 @@ class Sides(NamedTuple):
     def columns(self) -> int:
         """Of a consumer's part of dQ, which has 64 queries."""
         return self.d if self.m == 128 else self.d // 2
+
+    @property
+    def sums(self) -> Sums:
+        return Sums(self.d, self.dv, self.m, self.columns, self.whole, self.d, self.wide)
 
     @property
     def whole(self) -> int:
@@ -94,33 +111,33 @@ def sequence_of(
     return found, reach._replace(queries=queries, keys=keys)
 
 
-def steps_of(block: fx.Int32, form: Sides, reach: Reach) -> tuple[fx.Int32, fx.Int32]:
-    """The first step of queries that sees some of a block's keys, and the one behind the last."""
+def steps_of(block: fx.Int32, form: Cut, reach: Reach, rows: int = ROWS) -> tuple[fx.Int32, fx.Int32]:
+    """The first step of queries that sees some of a block's `rows` keys, and the one behind the last."""
     shift = reach.keys - reach.queries
     low, end = fx.Int32(0), reach.queries
     if form.right:
-        low = fx.max(block * ROWS - shift - reach.right, 0) // form.m
+        low = fx.max(block * rows - shift - reach.right, 0) // form.m
     if form.left:
-        end = fx.max(fx.min(end, block * ROWS + ROWS - shift + reach.left), 0)
+        end = fx.max(fx.min(end, block * rows + rows - shift + reach.left), 0)
     if form.packed_k:
         # Blocks are counted for the longest sequence.
-        end = (block * ROWS < reach.keys).select(end, fx.Int32(0))
+        end = (block * rows < reach.keys).select(end, fx.Int32(0))
     return low, fx.ceildiv(end, form.m)
 
 
-def masked(block: fx.Int32, row: fx.Int32, form: Sides, reach: Reach) -> fx.Boolean:
+def masked(block: fx.Int32, row: fx.Int32, form: Cut, reach: Reach, rows: int = ROWS) -> fx.Boolean:
     """Whether some query of a step must not see some key of the block, or there is no such key."""
-    last = block * ROWS + ROWS - 1
+    last = block * rows + rows - 1
     shift = reach.keys - reach.queries
     found = last >= reach.keys
     if form.right:
         found = found | (row + shift + reach.right < last)
     if form.left:
-        found = found | (row + form.m - 1 + shift - reach.left > block * ROWS)
+        found = found | (row + form.m - 1 + shift - reach.left > block * rows)
     return found
 
 
-def mask(scores: fx.Tensor, least: fx.Float32, key: fx.Int32, query: fx.Int32, form: Sides, reach: Reach) -> None:
+def mask(scores: fx.Tensor, least: fx.Float32, key: fx.Int32, query: fx.Int32, form: Cut, reach: Reach) -> None:
     """Scores of pairs that do not see each other become the least there is."""
     origin = query + reach.keys - reach.queries
     for r in range(2):
@@ -187,6 +204,6 @@ def kept(weights: fx.Tensor, drop: Drop | None) -> fx.Vector:
 
 
 __all__ = [
-    "ROWS", "Reach", "Sequence", "Sides", "bent", "derive", "kept", "mask", "masked", "sequence_of", "steps_of",
+    "ROWS", "Cut", "Reach", "Sequence", "Sides", "bent", "derive", "kept", "mask", "masked", "sequence_of", "steps_of",
     "thin", "weigh",
 ]  # fmt: skip

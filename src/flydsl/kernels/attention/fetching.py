@@ -155,15 +155,17 @@ def load_map(
     strides: tuple[fx.Int64, fx.Int64, fx.Int64],
     box: int,
     once: bool = False,
+    wide: int = 0,
 ) -> fx.nvgpu.TmaAtom:
-    """(rows, d, heads, batch) for the copy engine, in boxes of what one copy fetches.
+    """(rows, d, heads, batch) for the copy engine, in boxes of what one copy fetches: `wide` columns, or what divides
+    `d`.
 
     What is read once comes at memory's speed if L2 asks for no more than a line at a time.
     """
     row, head, batch = strides
     view = fx.make_view(fx.get_iter(x), fx.make_layout((rows, d, heads, batches), (row, 1, head, batch)))
     size = x.dtype.width // 8
-    wide = span(d, size)
+    wide = wide or span(d, size)
     return fx.nvgpu.make_tma_atom(
         fx.nvgpu.TMALoad(), view, None, (box, wide, 1, 1), swizzle=size * wide, l2_fetch=128 if once else 256
     )

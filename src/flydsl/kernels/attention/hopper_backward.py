@@ -364,7 +364,7 @@ def hopper_backward(
     over = (heads, batches) if form.packed_q else ()
     sides_kernel(
         fx.get_iter(out), fx.get_iter(grad), fx.get_iter(lse), fx.get_iter(sides), fx.get_iter(sums), pointer_of(cu_q),
-        form, rows_q, heads, long, rows, batch_out, row_out, head_out, batch_grad, row_grad, head_grad,
+        form.sums, rows_q, heads, long, rows, batch_out, row_out, head_out, batch_grad, row_grad, head_grad,
     ).launch(grid=(fx.ceildiv(rows, 128 // lanes_of(form.dv)), *over), block=128, stream=stream)  # fmt: skip
     reach = Reach(queries, keys, heads, kv_heads, right, left, scale)
     backward_kernel(
@@ -379,5 +379,5 @@ def hopper_backward(
     if fx.const_expr(form.dropout):
         scale = scale * factor
     round_kernel(
-        fx.get_iter(sums), fx.get_iter(dq), pointer_of(cu_q), form, units, long // m, rows_q, heads, scale
+        fx.get_iter(sums), fx.get_iter(dq), pointer_of(cu_q), form.sums, units, long // m, rows_q, heads, scale
     ).launch(grid=(fx.Int32((units + 255) // 256), *over), block=256, stream=stream)

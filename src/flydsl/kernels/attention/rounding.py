@@ -7,8 +7,8 @@ from typing import cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from .backward_steps import Sides
 from .softmax import LOG2E
+from .tile import Sums
 from .walk import of_batch
 
 NOTHING = 1e30
@@ -30,7 +30,7 @@ def sides_kernel(
     sides: fx.Pointer,
     sums: fx.Pointer,
     cu_q: fx.Pointer | None,
-    form: fx.Constexpr[Sides],
+    form: fx.Constexpr[Sums],
     queries: fx.Int32,
     heads: fx.Int32,
     long: fx.Int32,
@@ -42,12 +42,12 @@ def sides_kernel(
     row_grad: fx.Int64,
     head_grad: fx.Int64,
 ):
-    """A row's logarithm, of base 2, the product of the result and its gradient, and zeros to add to.
+    """A row's logarithm, of base 2, the product of the result and its gradient, and `room` zeros to add to.
 
     A thread has eight elements of a row, or none; they come in units of 16 bytes, where the result's are `form.wide`,
     too. Packed sequences have a line of blocks for each head; `queries` are the rows of all of them then, and `rows`
     those of the longest."""
-    d, dv, m, each = form.d, form.dv, form.m, lanes_of(form.dv)
+    dv, m, each = form.dv, form.m, lanes_of(form.dv)
     lane = fx.thread_idx.x % each
     which = fx.block_idx.x * (128 // each) + fx.thread_idx.x // each
     line, row = which // long, which % long
@@ -78,13 +78,13 @@ def sides_kernel(
         total = total + fx.shuffle_xor(total, 1 << i)
     if inside:
         # Neighbours write neighbouring units.
-        units = d // 4
+        units = form.room // 4
         zeros = fx.Vector.filled(4, 0.0, fx.Float32)
         for i in fx.range_constexpr(units // each):
-            fx.nvgpu.store_global(sums + (fx.Int64(which) * d + (lane + each * i) * 4), zeros)
+            fx.nvgpu.store_global(sums + (fx.Int64(which) * form.room + (lane + each * i) * 4), zeros)
         if fx.const_expr(units % each):
             if lane < units % each:
-                fx.nvgpu.store_global(sums + (fx.Int64(which) * d + (lane + units // each * each) * 4), zeros)
+                fx.nvgpu.store_global(sums + (fx.Int64(which) * form.room + (lane + units // each * each) * 4), zeros)
         if lane == 0:
             place = fx.Int64(line) * (2 * fx.Int64(long)) + (row if cu_q is None else which - line * long)
             sides[place] = height
@@ -96,7 +96,7 @@ def round_kernel(
     sums: fx.Pointer,
     out: fx.Pointer,
     cu_q: fx.Pointer | None,
-    form: fx.Constexpr[Sides],
+    form: fx.Constexpr[Sums],
     units: fx.Int64,
     tiles: fx.Int32,
     queries: fx.Int32,
@@ -107,7 +107,8 @@ def round_kernel(
 
     Of a step's part, 64 queries and so many columns, eight columns follow each other; of these, the threads of a
     product, with two neighbours of each of two rows. `queries` are the rows of all sequences where they are packed, and
-    `tiles` the steps of all of them; `units` are those of the longest then.
+    `tiles` the steps of all of them; `units` are those of the longest then. Columns behind
+    `form.d` are nobody's.
     """
     d, m, columns, whole = form.d, form.m, form.columns, form.whole
     at = fx.Int64(fx.block_idx.x) * 256 + fx.thread_idx.x
@@ -115,7 +116,7 @@ def round_kernel(
     count, first = of_batch(cu_q, of_sequence, queries)
     start = fx.Int64(0)
     if fx.const_expr(cu_q is not None):
-        units = fx.Int64(fx.ceildiv(count, m) * m) * (d // UNIT)
+        units = fx.Int64(fx.ceildiv(count, m) * m) * (form.room // UNIT)
         start = (fx.Int64(of_head) * fx.Int64(tiles) + (first // m + of_sequence)) * 2
     if at < units:
         each = 32 * (columns // 8)
@@ -143,7 +144,10 @@ def round_kernel(
         if fx.const_expr(cu_q is not None):
             origin, head = fx.Int64(first), of_head
         for r in fx.range_constexpr(2):
-            if row + 8 * r < count:
+            stays = row + 8 * r < count
+            if fx.const_expr(form.room > d):
+                stays = stays & (column < d)
+            if stays:
                 mine = values.shuffle(values, [4 * t + 2 * r + e for t in range(4) for e in range(2)])
                 place = ((origin + (row + 8 * r)) * fx.Int64(heads) + head) * d + column
                 fx.nvgpu.store_global(out + place, (mine * scale).to(out.dtype))

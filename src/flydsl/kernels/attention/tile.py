@@ -161,6 +161,22 @@ class Turned(NamedTuple):
     width: int
 
 
+class Sums(NamedTuple):
+    """How sums of dQ lie in memory: what a pass over queries and one over the sums have to know."""
+
+    d: int
+    dv: int
+    m: int
+    columns: int
+    """Of a consumer's part."""
+    whole: int
+    """How many of them follow each other in dQ."""
+    room: int
+    """Columns of a query, those behind `d` included."""
+    wide: bool
+    """Rows of the result are 16-byte units."""
+
+
 def span(d: int, size: int = 2) -> int:
     """Columns of a box in shared memory, as wide as the swizzle can be."""
     return next(x for x in (128 // size, 64 // size, 32 // size) if d % x == 0)
@@ -198,4 +214,4 @@ def problem(tile: Tile) -> str | None:
     return None
 
 
-__all__ = ["BARRIER_BYTES", "SHARED_BYTES", "Form", "Tile", "Turned", "problem", "registers", "span"]
+__all__ = ["BARRIER_BYTES", "SHARED_BYTES", "Form", "Sums", "Tile", "Turned", "problem", "registers", "span"]

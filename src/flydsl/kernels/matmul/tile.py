@@ -364,6 +364,6 @@ def problem(tile: Tile, x_major: str = "k", y_major: str = "k") -> str | None:
 
 __all__ = [
     "BARRIER_BYTES", "LINE", "MOST_SLICES", "Form", "Staging", "Tile", "boxes", "boxes_in_groups", "boxes_of",
-    "by_depth", "factor_bytes", "fetched", "fixed_bytes", "has_room", "limits", "lines_of", "pieces", "problem", "registers",
-    "shared_bytes", "slots", "span", "squares_of", "stage_bytes", "stages", "staging",
+    "by_depth", "factor_bytes", "fetched", "fixed_bytes", "has_room", "limits", "lines_of", "pieces", "problem",
+    "registers", "shared_bytes", "slots", "span", "squares_of", "stage_bytes", "stages", "staging",
 ]  # fmt: skip
