@@ -8,7 +8,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 import torch
 from torch import Tensor
 
-from .eager import differentiable, gradient_of, plain, refuse_tangents
+from .eager import gradient_of, plain, refuse_tangents, watched
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -70,10 +70,17 @@ class _Registered(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if torch.compiler.is_compiling():
             return self.registered(*args, **kwargs)
-        refuse_tangents(self._name, (*args, *kwargs.values()) if kwargs else args)
-        if kwargs or not plain(args):
+        if kwargs or watched():
+            refuse_tangents(self._name, (*args, *kwargs.values()))
             return self.registered(*args, **kwargs)
-        if not differentiable(args):
+        wanted, recorded = torch.is_grad_enabled(), False
+        for x in args:
+            if isinstance(x, Tensor):
+                if not plain(x):
+                    return self.registered(*args, **kwargs)
+                if wanted and x.requires_grad:
+                    recorded = True
+        if not recorded:
             return self._function(*args, **kwargs)
         if self._recorded is None:  # the operator says that it has no gradient
             return self.registered(*args, **kwargs)

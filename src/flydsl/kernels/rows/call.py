@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from typing import TypeVar, cast
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias, TypeVar, cast
 
 from flydsl.config import environment_version
 from flydsl.errors import DSLTypeError, DSLValueError
@@ -55,7 +56,12 @@ def recall(op: str, arrays: Mapping[str, HostArray | None], more: object, make: 
 
 # --- calls like one before --------------------------------------------------------------------------------------------
 
-_calls: dict[object, Callable[..., Given]] = {}
+_Call: TypeAlias = Callable[..., Given]
+Known: TypeAlias = tuple[Callable[..., bool], int, int, _Call, object]
+"""A native look at tensors and its table, the environment's version, the call, and what lives as long as the look."""
+_calls: dict[object, Known] = {}
+latest: dict[object, Known] = {}
+"""For each operation what served last: `read(table, 0, *tensors)` says whether these are like its own."""
 _plain: set[type] = set()
 """Classes of tensors that are memory and nothing more."""
 
@@ -70,7 +76,7 @@ def call_key(op: str, more: object, *tensors: HostArray | None) -> object:
             key.append(None)
         elif type(x) in _plain:
             tensor = cast("TorchArray", x)
-            key += (tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.data_ptr() & 15)
+            key += (type(x), tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.data_ptr() & 15)
         else:
             return None
     return tuple(key)
@@ -83,16 +89,32 @@ def _find_plain() -> bool:
     return bool(_plain)
 
 
-def known_call(key: object) -> Callable[..., Given] | None:
-    """What such a call came to: a function of the tensors that asks nothing of them, and gives None if it cannot."""
-    return _calls.get(key) if key is not None else None
+def known_call(key: object, place: object) -> _Call | None:
+    """What such a call came to: a function of the tensors that asks nothing of them, and gives None if it cannot.
+
+    `place` is where in `latest` it stands from now on.
+    """
+    known = _calls.get(key) if key is not None else None
+    if known is None:
+        return None
+    latest[place] = known
+    return known[3]
 
 
-def remember_call(key: object, call: Callable[..., Given]) -> None:
+def remember_call(key: object, tensors: Sequence[HostArray | None], call: _Call) -> None:
     if key is not None:
+        from flydsl.compiler.call.alike import likeness
+
         if len(_calls) >= _MOST:
             _calls.clear()
-        _calls[key] = call
+        found = likeness(tensors)
+        look = (_differs, 0, None) if found is None else found
+        _calls[key] = (look[0], look[1], environment_version(), call, look[2])
+
+
+def _differs(*_: object) -> bool:
+    """The look where there is none: the key decides."""
+    return False
 
 
 def fresh_like(x: Given) -> Callable[[Given], Given]:
@@ -101,6 +123,13 @@ def fresh_like(x: Given) -> Callable[[Given], Given]:
         return sys.modules["torch"].empty_like
     shape = x.shape
     return lambda other: other.new_empty(shape)
+
+
+def fresh_as(x: Given, shape: tuple[int, ...], dtype: object) -> Callable[[], Given]:
+    """What makes fresh tensors of this shape and type where `x` is: `empty_like` is quicker than all that name them."""
+    torch = sys.modules["torch"]
+    example = x.new_empty((1,) * len(shape), dtype=dtype).expand(shape)
+    return partial(torch.empty_like, example, memory_format=torch.contiguous_format)
 
 
 def rows_in_place(x: Given) -> bool:
@@ -238,10 +267,13 @@ __all__ = [
     "check_apart",
     "described",
     "dtype_of",
+    "environment_version",
+    "fresh_as",
     "fresh_like",
     "has_clusters",
     "in_pieces",
     "known_call",
+    "latest",
     "more_of",
     "parks",
     "recall",
