@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from flydsl import kernels
-from flydsl.kernels.rows.norms import backward, backward_again, norm
-from flydsl.kernels.rows.softmax_entry import softmax_again
+from flydsl.kernels.rows.call import again
+from flydsl.kernels.rows.norms import backward, norm
 
 from .eager import unseen
 from .register import Context, Given, operator
@@ -60,7 +60,7 @@ def _softmax_context(ctx: Context, inputs: tuple[Tensor, bool], output: Tensor) 
 def _softmax_gradient(ctx: Context, dy: Tensor) -> tuple[Tensor, None]:
     (y,) = ctx.saved_tensors
     if unseen():
-        dx = softmax_again("log_softmax_backward" if ctx.log else "softmax_backward", y, dy)
+        dx = again("log_softmax_backward" if ctx.log else "softmax_backward", None, y, dy)
         if dx is not None:
             return dx, None
     return softmax_backward(y, dy, ctx.log), None
@@ -125,7 +125,7 @@ def _rms_gradients(ctx: Context, dy: Tensor | None, dsummed: Tensor | None) -> t
     if dy is None:
         return dsummed, None
     if unseen():
-        made = backward_again("rms_norm_backward", dy, x, weight, None, scale, dsummed, True, False)
+        made = again("rms_norm_backward", (True, False), dy, x, weight, None, scale, dsummed)
         if made is not None:
             return made.x, made.weight
     dx, dweight = rms_norm_backward(dy, x, weight, scale, dsummed)
@@ -205,7 +205,7 @@ def _layer_gradients(ctx: Context, dy: Tensor | None, dsummed: Tensor | None) ->
         return dsummed, None, None
     bias, made = ctx.bias, None
     if unseen():
-        made = backward_again("layer_norm_backward", dy, x, weight, mean, scale, dsummed, True, bias is not None)
+        made = again("layer_norm_backward", (True, bias is not None), dy, x, weight, mean, scale, dsummed)
     if made is None:
         dx, dweight, dbias = layer_norm_backward(dy, x, weight, mean, scale, dsummed, bias is not None)
         dweight = None if weight is None else dweight

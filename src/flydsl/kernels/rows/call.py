@@ -61,7 +61,7 @@ Known: TypeAlias = tuple[Callable[..., bool], int, int, _Call, object]
 """A native look at tensors and its table, the environment's version, the call, and what lives as long as the look."""
 _calls: dict[object, Known] = {}
 latest: dict[object, Known] = {}
-"""For each operation what served last: `read(table, 0, *tensors)` says whether these are like its own."""
+"""By operation and constants, what served last: `read(table, 0, *tensors)` says whether these are like its own."""
 _plain: set[type] = set()
 """Classes of tensors that are memory and nothing more."""
 
@@ -89,15 +89,31 @@ def _find_plain() -> bool:
     return bool(_plain)
 
 
-def known_call(key: object, place: object) -> _Call | None:
-    """What such a call came to: a function of the tensors that asks nothing of them, and gives None if it cannot.
+def again(op: str, more: object, *tensors: HostArray | None) -> Given:
+    """What the last call of an operation would make of tensors like its own; None if these are others."""
+    known = latest.get((op, more))
+    if known is None:
+        return None
+    read, table, version, call, _ = known
+    return call(*tensors) if version == environment_version() and read(table, 0, *tensors) else None
 
-    `place` is where in `latest` it stands from now on.
-    """
+
+def repeated(op: str, more: object, *tensors: HostArray | None) -> tuple[object, Given]:
+    """The key of a call, and what it makes, if there was one like it: see `again`."""
+    made = again(op, more, *tensors)
+    if made is not None:
+        return None, made
+    key = call_key(op, more, *tensors)
+    call = known_call(key, op, more)
+    return key, None if call is None else call(*tensors)
+
+
+def known_call(key: object, op: str, more: object) -> _Call | None:
+    """What such a call came to: a function of the tensors that asks nothing of them, and gives None if it cannot."""
     known = _calls.get(key) if key is not None else None
     if known is None:
         return None
-    latest[place] = known
+    latest[op, more] = known
     return known[3]
 
 
@@ -119,10 +135,8 @@ def _differs(*_: object) -> bool:
 
 def fresh_like(x: Given) -> Callable[[Given], Given]:
     """What makes a fresh tensor in one piece for others like this one."""
-    if x.is_contiguous():
-        return sys.modules["torch"].empty_like
-    shape = x.shape
-    return lambda other: other.new_empty(shape)
+    torch = sys.modules["torch"]
+    return torch.empty_like if x.is_contiguous() else partial(torch.empty_like, memory_format=torch.contiguous_format)
 
 
 def fresh_as(x: Given, shape: tuple[int, ...], dtype: object) -> Callable[[], Given]:
@@ -234,17 +248,36 @@ def parks(table: Mapping[int, int]) -> Mapping[int, int] | None:
 
 PIECE_BYTES = 4096
 """A row of an operation that goes by the element, where arrays can be cut as one likes."""
+UNIT_BYTES = 16
+"""Rows of whole units are read in units without looking at their ends."""
+LONG_PIECES = 4
+"""Pieces of a row that is better cut, even if it has whole units."""
+WORTH_BYTES = 2**23
+"""Of each array: these take longer than the launch of what is left."""
 
 
-def in_pieces(rows: dict[str, HostArray]) -> dict[str, HostArray]:
-    """Matrices as rows of `PIECE_BYTES`, if each lies in one piece and they can be cut so; else as they are."""
+def in_pieces(rows: dict[str, HostArray]) -> list[dict[str, HostArray]]:
+    """Matrices as rows of `PIECE_BYTES`, if each lies in one piece; else as they are. Each of the list is a launch.
+
+    What is left of a last piece is a row of its own, where there is enough for a second launch to be worth it.
+    """
     first = next(iter(rows.values()))
     m, n = first.shape
     size = first.element_size() if is_torch(first) else first.itemsize
     piece = PIECE_BYTES // size
-    if n == piece or m * n % piece or not all(_in_one_piece(x) for x in rows.values()):
-        return rows
-    return {name: x.reshape(-1, piece) for name, x in rows.items()}
+    if n == piece or not all(_in_one_piece(x) for x in rows.values()):
+        return [rows]
+    bulk = m * n // piece * piece
+    if bulk == m * n:
+        return [{name: x.reshape(-1, piece) for name, x in rows.items()}]
+    whole = n * size % UNIT_BYTES == 0 and n * size <= LONG_PIECES * PIECE_BYTES
+    if whole or bulk * size < WORTH_BYTES:
+        return [rows]
+    flat: dict[str, Given] = {name: x.reshape(-1) for name, x in rows.items()}
+    return [
+        {name: x[:bulk].reshape(-1, piece) for name, x in flat.items()},
+        {name: x[bulk:].reshape(1, -1) for name, x in flat.items()},
+    ]
 
 
 def _in_one_piece(x: HostArray) -> bool:
@@ -261,6 +294,7 @@ def more_of(stream: object) -> dict[str, object]:
 __all__ = [
     "ALL",
     "Result",
+    "again",
     "arrays_only",
     "block_memory",
     "call_key",
@@ -278,6 +312,7 @@ __all__ = [
     "parks",
     "recall",
     "remember_call",
+    "repeated",
     "rows_in_place",
     "rows_of",
 ]

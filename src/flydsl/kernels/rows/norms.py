@@ -26,6 +26,7 @@ from .call import (
     parks,
     recall,
     remember_call,
+    repeated,
     rows_in_place,
     rows_of,
 )
@@ -138,7 +139,7 @@ def norm(
         if made is not None:
             return made
         key = call_key(op, training, x, weight, bias, residual)
-        known = known_call(key, (op, training))
+        known = known_call(key, op, training)
         made = known(x, weight, bias, residual, eps) if known is not None else None
         if made is not None:
             return made
@@ -222,7 +223,7 @@ def _remember(
 
     from .norm_kernels import norm_rows
 
-    def repeated(x: Given, weight: Given, bias: Given, residual: Given, eps: float) -> Norm | None:
+    def call(x: Given, weight: Given, bias: Given, residual: Given, eps: float) -> Norm | None:
         out = fresh(x)
         summed: Given = fresh(x) if sums else None
         if out.data_ptr() & 15 or (sums and summed.data_ptr() & 15):  # the kernel was chosen for whole units
@@ -241,7 +242,7 @@ def _remember(
                 norm_rows(*args)
         return Norm(out, summed if sums else x, mean, scale)
 
-    remember_call(key, (x, weight, bias, residual), repeated)
+    remember_call(key, (x, weight, bias, residual), call)
 
 
 def _vector(x: HostArray | None) -> HostArray | None:
@@ -390,12 +391,7 @@ def backward(
 ) -> Gradients:
     key = None
     if stream is None:
-        found = backward_again(op, dy, x, weight, mean, scale, dsummed, weights, bias)
-        if found is not None:
-            return found
-        key = call_key(op, (weights, bias), dy, x, weight, mean, scale, dsummed)
-        known = known_call(key, (op, weights, bias))
-        found = known(dy, x, weight, mean, scale, dsummed) if known is not None else None
+        key, found = repeated(op, (weights, bias), dy, x, weight, mean, scale, dsummed)
         if found is not None:
             return found
     arrays_only(op, dy=dy, x=x, weight=weight, mean=mean, scale=scale, dsummed=dsummed)
@@ -425,27 +421,6 @@ def backward(
     return Gradients(result.done(), *made)
 
 
-def backward_again(
-    op: str,
-    dy: HostArray,
-    x: HostArray,
-    weight: HostArray | None,
-    mean: HostArray | None,
-    scale: HostArray,
-    dsummed: HostArray | None,
-    weights: bool,
-    bias: bool,
-) -> Gradients | None:
-    """The gradients, if the last ones were of tensors like these."""
-    known = latest.get((op, weights, bias))
-    if known is None:
-        return None
-    read, table, version, call, _ = known
-    if version == environment_version() and read(table, 0, dy, x, weight, mean, scale, dsummed):
-        return call(dy, x, weight, mean, scale, dsummed)
-    return None
-
-
 def _remember_backward(
     key: object,
     way: _Way,
@@ -472,7 +447,7 @@ def _remember_backward(
     parts = fresh_as(x, (blocks * form.rows, n), getattr(sys.modules["torch"], way.wide))
     of_weight, of_bias = (None if v is None else fresh_as(x, (n,), v.dtype) for v in made)
 
-    def repeated(dy: Given, x: Given, weight: Given, mean: Given, scale: Given, dsummed: Given) -> Gradients | None:
+    def call(dy: Given, x: Given, weight: Given, mean: Given, scale: Given, dsummed: Given) -> Gradients | None:
         dx = fresh(x)
         if dx.data_ptr() & 15:  # the kernel was chosen for whole units
             return None
@@ -491,7 +466,7 @@ def _remember_backward(
             norm_back(*args)
         return Gradients(dx, dweight, dbias)
 
-    remember_call(key, (dy, x, weight, mean, scale, dsummed), repeated)
+    remember_call(key, (dy, x, weight, mean, scale, dsummed), call)
 
 
 def _way(op: str, rows: dict[str, HostArray | None], kinds: int) -> _Way:
