@@ -89,3 +89,154 @@ def test_recorded_for_hooks_and_checkpoints():
     assert torch.equal(got, want)
     with torch.inference_mode():
         assert torch.equal(ft.rms_norm(X, W), ft.rms_norm(x, W).detach())
+
+
+# --- gradients of calls like one before -------------------------------------------------------------------------------
+
+OPS: dict[str, tuple[Callable[..., Any], Callable[..., Any], int]] = {
+    "softmax": (lambda x: ft.softmax(x), lambda x: torch.softmax(x, -1), 1),
+    "log_softmax": (lambda x: ft.log_softmax(x), lambda x: torch.log_softmax(x, -1), 1),
+    "rms_norm": (ft.rms_norm, lambda x, w: torch.nn.functional.rms_norm(x, w.shape, w, 1e-6), 2),
+    "rms_norm of no weight": (ft.rms_norm, lambda x: torch.nn.functional.rms_norm(x, x.shape[-1:], None, 1e-6), 1),
+    "layer_norm": (ft.layer_norm, lambda x, w, b: torch.nn.functional.layer_norm(x, w.shape, w, b), 3),
+    "layer_norm of no bias": (ft.layer_norm, lambda x, w: torch.nn.functional.layer_norm(x, w.shape, w), 2),
+    "gated": (lambda x: ft.silu_mul(x, x + 1), lambda x: torch.nn.functional.silu(x) * (x + 1), 1),
+}
+SHAPES = ((5, 24), (2, 3, 24), (7, 33), (5, 24), (1, 24))
+
+
+def _leaves(count: int, shape: tuple[int, ...], dtype: Any = torch.float32) -> list[Any]:
+    n = shape[-1]
+    return [torch.randn(s).to(dtype).requires_grad_() for s in (shape, (n,), (n,))[:count]]
+
+
+def _given(shape: tuple[int, ...]) -> list[Any]:
+    """Gradients as they come: in one piece, turned, of a sum, beside a unit, and with gaps."""
+    flat, size = torch.randn(shape), 1
+    for extent in shape:
+        size *= extent
+    turned = torch.randn(*shape[:-2], shape[-1], shape[-2]).transpose(-1, -2)
+    gaps = torch.randn(*shape[:-1], 2 * shape[-1])[..., ::2]
+    return [flat, turned, torch.randn(1).expand(shape), torch.randn(size + 1)[1:].view(shape), gaps, flat]
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_gradients_of_changing_calls(name: str):
+    """Shapes, layouts and types change from call to call: each gets what is its own."""
+    ours, theirs, count = OPS[name]
+    for dtype in (torch.float32, torch.float64):
+        for shape in SHAPES:
+            leaves = _leaves(count, shape, dtype)
+            wide = [x.detach().double().requires_grad_() for x in leaves]
+            y, want = ours(*leaves), theirs(*wide)
+            torch.testing.assert_close(y.double(), want, atol=1e-5, rtol=1e-5)
+            for dy in _given(shape):
+                got = torch.autograd.grad(y, leaves, dy.to(dtype), retain_graph=True)
+                expected = torch.autograd.grad(want, wide, dy.double(), retain_graph=True)
+                for a, b, x in zip(got, expected, leaves, strict=True):
+                    assert a.dtype == x.dtype and a.shape == x.shape
+                    torch.testing.assert_close(a.double(), b, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_gradients_share_no_memory(name: str):
+    ours, _, count = OPS[name]
+    leaves = _leaves(count, (5, 24))
+    y, dy = ours(*leaves), torch.randn(5, 24)
+    before = dy.clone(), [x.detach().clone() for x in leaves]
+    made = [torch.autograd.grad(y, leaves, dy, retain_graph=True) for _ in range(3)]
+    kept = [t.clone() for t in made[0]]
+    for t in made[1] + made[2]:
+        t.fill_(float("nan"))
+    assert all(torch.equal(a, b) for a, b in zip(made[0], kept, strict=True))
+    assert torch.equal(dy, before[0]) and all(torch.equal(a, b) for a, b in zip(leaves, before[1], strict=True))
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_whoever_looks_sees_the_operator_of_the_gradient(name: str):
+    ours, _, count = OPS[name]
+    leaves, dy = _leaves(count, (5, 24)), torch.randn(5, 24)
+    y = ours(*leaves)
+    run = lambda: torch.autograd.grad(y, leaves, dy, retain_graph=True)  # noqa: E731
+    want = [run() for _ in range(3)][-1]
+    operator = f"flydsl.{name.split(' ')[0].removeprefix('log_')}_backward.default"
+    assert operator in _seen(run)
+    assert all(torch.equal(a, b) for a, b in zip(run(), want, strict=True))
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_no_gradient_has_a_gradient(name: str):
+    ours, _, count = OPS[name]
+    leaves, dy = _leaves(count, (5, 24)), torch.randn(5, 24)
+    y = ours(*leaves)
+    for _ in range(3):
+        torch.autograd.grad(y, leaves, dy, retain_graph=True)
+    first = torch.autograd.grad(y, leaves, dy, create_graph=True)[0]
+    with pytest.raises(RuntimeError, match="_backward"):
+        torch.autograd.grad(first.sum(), leaves[0])
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+def test_tangents_of_gradients_are_refused():
+    x, dy = X.float().requires_grad_(), torch.randn(5, 24)
+    y = ft.softmax(x)
+    for _ in range(3):
+        torch.autograd.grad(y, x, dy, retain_graph=True)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(dy, torch.ones_like(dy))
+        with pytest.raises(DSLTypeError, match="forward mode"):
+            torch.autograd.grad(y, x, dual, retain_graph=True)
+
+
+def test_saved_tensors_that_come_back_otherwise():
+    """Hooks may hand back tensors of other strides, or of a class of their own."""
+
+    class Marked(torch.Tensor):
+        pass
+
+    def turned(t: Any) -> Any:
+        return t.T.contiguous().T if t.dim() == 2 else t.clone()
+
+    for unpack in (turned, lambda t: t.clone().as_subclass(Marked), lambda t: torch.cat((t.new_zeros(1), t.flatten()))[
+        1:
+    ].view(t.shape)):  # fmt: skip
+        x, w = _leaves(2, (5, 24))
+        dy = torch.randn(5, 24)
+        plain = ft.rms_norm(x, w)
+        want = [torch.autograd.grad(plain, (x, w), dy, retain_graph=True) for _ in range(3)][-1]
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, unpack):
+            y = ft.rms_norm(x, w)
+        for _ in range(2):
+            got = torch.autograd.grad(y, (x, w), dy, retain_graph=True)
+            for a, b in zip(got, want, strict=True):
+                torch.testing.assert_close(a.as_subclass(torch.Tensor), b)
+
+
+def test_what_a_transform_has_left():
+    """Tensors of a function transform that is over are unwrapped where their class does not tell."""
+    left: list[Any] = []
+
+    def keep(x: Any) -> Any:
+        left.append(x)
+        return x.sum()
+
+    torch.func.grad(keep)(X)
+    w = W.clone().requires_grad_()
+    for _ in range(2):
+        assert torch.equal(ft.rms_norm(left[0], w), ft.rms_norm(X, w))
+        assert torch.equal(ft.rms_norm(left[0], W), ft.rms_norm(X, W))
+
+
+def test_gradients_on_other_threads():
+    from concurrent.futures import ThreadPoolExecutor
+
+    def work(number: int) -> bool:
+        shape = SHAPES[number % len(SHAPES)]
+        x, w = _leaves(2, shape, torch.float64)
+        dy = torch.randn(shape, dtype=torch.float64)
+        got = torch.autograd.grad(ft.rms_norm(x, w), (x, w), dy)
+        want = torch.autograd.grad(torch.nn.functional.rms_norm(x, w.shape, w, 1e-6), (x, w), dy)
+        return all(torch.allclose(a, b) for a, b in zip(got, want, strict=True))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(60)))
