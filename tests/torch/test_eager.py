@@ -240,3 +240,86 @@ def test_gradients_on_other_threads():
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(work, range(60)))
+
+
+# --- operators of other tensors ---------------------------------------------------------------------------------------
+
+
+def _entropy(batch: int, wide: bool) -> tuple[Callable[..., Any], Callable[..., Any], list[Any]]:
+    rows = (batch, 3) if wide else (batch,)
+    target = torch.randint(0, 33, rows)
+    target.view(-1)[1:2] = -100
+    reduction = "none" if wide else "mean"
+
+    def theirs(x: Any) -> Any:
+        made = torch.nn.functional.cross_entropy(x.reshape(-1, 33), target.view(-1), reduction=reduction)
+        return made.view(rows) if wide else made
+
+    return lambda x: ft.cross_entropy(x, target, reduction=reduction), theirs, [torch.randn(*rows, 33)]
+
+
+def _group(batch: int, wide: bool) -> tuple[Callable[..., Any], Callable[..., Any], list[Any]]:
+    shape = (batch, 6, 4, 5) if wide else (batch, 6, 8)
+    given = [torch.randn(shape), *((torch.randn(6), torch.randn(6)) if wide else ())]
+    return lambda *t: ft.group_norm(t[0], 2, *t[1:]), lambda *t: torch.nn.functional.group_norm(t[0], 2, *t[1:]), given
+
+
+def _rope(batch: int, wide: bool) -> tuple[Callable[..., Any], Callable[..., Any], list[Any]]:
+    angle = torch.rand(16, 4)
+    positions = torch.randint(0, 16, (batch, 5)) if wide else None
+    q, k = torch.randn(batch, 5, 3, 8), torch.randn(batch, 5, 2, 8)
+
+    def theirs(q: Any, k: Any) -> Any:
+        at = (angle[:5].expand(batch, 5, 4) if positions is None else angle[positions])[:, :, None].to(q.dtype)
+        both = torch.cat((q, k), 2)
+        a, b = both[..., :4], both[..., 4:]
+        return torch.cat((a * at.cos() - b * at.sin(), b * at.cos() + a * at.sin()), -1)
+
+    def ours(q: Any, k: Any) -> Any:
+        return torch.cat(ft.rope(q, k, angle.cos(), angle.sin(), positions=positions), 2)
+
+    return ours, theirs, [q, k]
+
+
+def _embedding(batch: int, wide: bool) -> tuple[Callable[..., Any], Callable[..., Any], list[Any]]:
+    ids = torch.randint(0, 9, (batch, 4) if wide else (batch,))
+    table = torch.randn(9, 24 + batch)
+    return lambda t: ft.embedding(ids, t), lambda t: torch.nn.functional.embedding(ids, t), [table]
+
+
+MORE = {"cross_entropy": _entropy, "group_norm": _group, "rope": _rope, "embedding": _embedding}
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("name", MORE)
+def test_more_gradients_of_changing_calls(name: str, wide: bool):
+    for batch in (4, 4, 4, 5, 1, 4):
+        ours, theirs, given = MORE[name](batch, wide)
+        for dtype in (torch.float32, torch.float64):
+            leaves = [t.to(dtype).requires_grad_() for t in given]
+            exact = [t.double().requires_grad_() for t in given]
+            want = theirs(*exact)
+            for turn in range(3):
+                y = ours(*leaves)
+                torch.testing.assert_close(y.double(), want, atol=1e-5, rtol=1e-5)
+                dy = torch.randn(y.shape) if turn else torch.randn(()).expand(y.shape)
+                got = torch.autograd.grad(y, leaves, dy.to(dtype), retain_graph=True)
+                expected = torch.autograd.grad(want, exact, dy.double(), retain_graph=True)
+                for a, b in zip(got, expected, strict=True):
+                    torch.testing.assert_close(a.double(), b, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_whoever_looks_sees_more_operators(name: str):
+    ours, _, given = MORE[name](4, False)
+    leaves = [t.requires_grad_() for t in given]
+    y = ours(*leaves)
+    run = lambda: torch.autograd.grad(y, leaves, torch.ones_like(y), retain_graph=True)  # noqa: E731
+    want = [run() for _ in range(3)][-1]
+    assert f"flydsl.{name}{'' if name == 'rope' else '_backward'}.default" in _seen(run)
+    assert f"flydsl.{name}.default" in _seen(lambda: ours(*leaves))
+    assert all(torch.equal(a, b) for a, b in zip(run(), want, strict=True))
+    if name != "rope":  # turned back and forth, it has all derivatives
+        first = torch.autograd.grad(y, leaves, torch.ones_like(y), create_graph=True)[0]
+        with pytest.raises(RuntimeError, match="_backward|does not require grad"):
+            torch.autograd.grad(first.sum(), leaves[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from flydsl.config import environment_version
 from flydsl.errors import DSLTypeError, DSLValueError
@@ -25,6 +25,10 @@ from .arrays import (
     type_of,
     vacant,
 )
+from .form import UNIT_BYTES
+
+if TYPE_CHECKING:
+    from flydsl.compiler.jit_function import JitFunction
 
 T = TypeVar("T")
 
@@ -131,6 +135,13 @@ def remember_call(key: object, tensors: Sequence[HostArray | None], call: _Call)
 def _differs(*_: object) -> bool:
     """The look where there is none: the key decides."""
     return False
+
+
+def launch(function: JitFunction, args: tuple[object, ...]) -> None:
+    """Call a function by the warm call that served last, where that takes these arguments: the way to it is longer."""
+    served = function.repeat
+    if served is None or not served(*args):
+        function(*args)
 
 
 def fresh_like(x: Given) -> Callable[[Given], Given]:
@@ -248,8 +259,6 @@ def parks(table: Mapping[int, int]) -> Mapping[int, int] | None:
 
 PIECE_BYTES = 4096
 """A row of an operation that goes by the element, where arrays can be cut as one likes."""
-UNIT_BYTES = 16
-"""Rows of whole units are read in units without looking at their ends."""
 LONG_PIECES = 4
 """Pieces of a row that is better cut, even if it has whole units."""
 WORTH_BYTES = 2**23
@@ -308,6 +317,7 @@ __all__ = [
     "in_pieces",
     "known_call",
     "latest",
+    "launch",
     "more_of",
     "parks",
     "recall",

@@ -19,6 +19,7 @@ from .call import (
     dtype_of,
     fresh_like,
     in_pieces,
+    launch,
     more_of,
     recall,
     remember_call,
@@ -167,9 +168,7 @@ def _remember(
             if x.data_ptr() & 15:  # the kernel was chosen for whole units
                 return None
         args = (*given, *made, *rest) if flat else (*[x.view(shape) for x in (*given, *made)], *rest)
-        launch = function.repeat
-        if launch is None or not launch(*args):
-            function(*args)
+        launch(function, args)
         return first if count == 1 else made
 
     remember_call(key, given, call)

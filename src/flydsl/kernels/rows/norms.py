@@ -22,6 +22,7 @@ from .call import (
     has_clusters,
     known_call,
     latest,
+    launch,
     more_of,
     parks,
     recall,
@@ -237,9 +238,7 @@ def _remember(
             _in_shared_memory(centred, {"x": rows[0], "weight": weight, "bias": bias, "out": rows[2]}, eps, None)
         else:
             args = (rows[0], rows[1], weight, bias, rows[2], rows[3], mean, scale, m, n, eps, centred, form)
-            launch = norm_rows.repeat
-            if launch is None or not launch(*args):
-                norm_rows(*args)
+            launch(norm_rows, args)
         return Norm(out, summed if sums else x, mean, scale)
 
     remember_call(key, (x, weight, bias, residual), call)
@@ -461,9 +460,7 @@ def _remember_backward(
             rows[0], rows[1], weight, mean, scale, rows[2], rows[3], dweights, dbiases, dweight, dbias, m, n, blocks,
             form,
         )  # fmt: skip
-        launch = norm_back.repeat
-        if launch is None or not launch(*args):
-            norm_back(*args)
+        launch(norm_back, args)
         return Gradients(dx, dweight, dbias)
 
     remember_call(key, (dy, x, weight, mean, scale, dsummed), call)

@@ -16,6 +16,7 @@ from .call import (
     dtype_of,
     fresh_like,
     has_clusters,
+    launch,
     more_of,
     parks,
     recall,
@@ -109,9 +110,7 @@ def _remember(
         if made.data_ptr() & 15:  # the kernel was chosen for whole units
             return None
         args = (*given, made, *rest) if flat else (*(rows_of(x, m, n) for x in (*given, made)), *rest)
-        launch = function.repeat
-        if launch is None or not launch(*args):
-            function(*args)
+        launch(function, args)
         return made
 
     remember_call(key, given, call)
