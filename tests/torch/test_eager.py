@@ -323,3 +323,18 @@ def test_whoever_looks_sees_more_operators(name: str):
         first = torch.autograd.grad(y, leaves, torch.ones_like(y), create_graph=True)[0]
         with pytest.raises(RuntimeError, match="_backward|does not require grad"):
             torch.autograd.grad(first.sum(), leaves[0])
+
+
+def test_known_from_inference_mode():
+    """What was met first in inference mode can be differentiated later."""
+    x, w, b = _leaves(3, (6, 40))
+    with torch.inference_mode():
+        for _ in range(3):
+            operators.layer_norm(x, w, b, 1e-5)
+            operators.layer_norm_backward(x, x, w, x[:, 0].contiguous(), x[:, 1].contiguous(), None, True)
+    y = ft.layer_norm(x, w, b)
+    made = torch.autograd.grad(y, (x, w, b), torch.ones_like(y))
+    assert not any(t.is_inference() for t in (y, *made))
+    want = torch.autograd.grad(torch.nn.functional.layer_norm(x, (40,), w, b), (x, w, b), torch.ones_like(y))
+    for got, right in zip(made, want, strict=True):
+        torch.testing.assert_close(got, right, atol=1e-4, rtol=1e-4)
