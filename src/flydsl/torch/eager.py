@@ -66,7 +66,10 @@ def unseen() -> bool:
 
     Then nobody can tell the operator of a gradient from its function, given tensors that are memory.
     """
-    return not (torch.compiler.is_compiling() or torch.is_grad_enabled() or watched())
+    if torch.compiler.is_compiling() or torch.is_grad_enabled():
+        return False
+    forward_mode = _forward_mode._current_level >= 0  # pyright: ignore[reportPrivateUsage]
+    return not (_dispatch_modes() or _function_modes() or _tracing() or _transforms() or forward_mode)
 
 
 def plain(x: Tensor) -> bool:

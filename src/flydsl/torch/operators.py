@@ -133,7 +133,8 @@ def _rms_gradients(ctx: Context, dy: Tensor | None, dsummed: Tensor | None) -> t
 
 
 def _rms_gradient(ctx: Context, dy: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
-    return *_rms_gradients(ctx, dy, None), None
+    dx, dweight = _rms_gradients(ctx, dy, None)
+    return dx, dweight, None
 
 
 def _add_rms_gradient(

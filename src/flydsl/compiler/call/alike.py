@@ -36,7 +36,8 @@ def _entry(x: object) -> NativeArray | None:
         return None
     rank: int = getattr(x, "ndim")  # noqa: B009 - its class is not known here
     address: int = getattr(x, "data_ptr")()  # noqa: B009
-    checks = [Check(field) for field in ("class", "dtype", "device", "rank", "missing", "negated")]
+    # Whether it is negated lazily is asked where it is read.
+    checks = [Check(field) for field in ("class", "dtype", "device", "rank", "missing")]
     checks += [Check(field, mode=mode) for field in ("extent", "stride") for mode in range(rank)]
     checks.append(Check("pointer", "bits", address % ALIGNMENT, ALIGNMENT - 1))
     return NativeArray(x, checks, ())

@@ -109,7 +109,8 @@ def _entry(array: NativeArray) -> bytes:
         assert found is not None
         expected = found
     checks = [check for check in array.checks if check.field != "class"]  # it stands in front
-    rows = [_HEADER.pack(*described, len(checks), len(array.writes))]
+    question = described[-2:] if any(check.field == "negated" for check in checks) else (0, 0)
+    rows = [_HEADER.pack(*described[:-2], *question, len(checks), len(array.writes))]
     for check in checks:
         at = _index(check.field, check.mode)
         same = check.relation == "same"
