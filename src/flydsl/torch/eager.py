@@ -2,7 +2,7 @@
 
 That dispatcher takes longer than a kernel on a middling matrix. Whatever looks at operators (a compiler, modes,
 tracers, function transforms, tensors that are more than memory) must see the operator, and does: see `watched` and
-`plain`.
+`is_memory`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 
 from flydsl.errors import DSLTypeError
 
 R = TypeVar("R")
 Setup = Callable[..., None]
-_PLAIN = (Tensor, Parameter)
+VALUES = frozenset((float, int, bool, str, type(None)))
+"""Classes of arguments that are no tensors."""
 _STRIDED = torch.strided
 
 
@@ -72,9 +72,9 @@ def unseen() -> bool:
     return not (_dispatch_modes() or _function_modes() or _tracing() or _transforms() or forward_mode)
 
 
-def plain(x: Tensor) -> bool:
-    """Whether a tensor is memory and nothing more; others are for the operator."""
-    return type(x) in _PLAIN and not x.is_meta and x.layout is _STRIDED and _unwrap_if_dead(x) is x
+def is_memory(x: Tensor) -> bool:
+    """Whether a tensor of torch's own classes is memory and nothing more; others are for the operator."""
+    return x.layout is _STRIDED and not x.is_meta and _unwrap_if_dead(x) is x
 
 
 def refuse_tangents(name: str, args: Sequence[object]) -> None:
@@ -102,4 +102,4 @@ def gradient_of(
     return cast("Callable[..., R]", getattr(short, "apply"))  # noqa: B009 - its type is not known
 
 
-__all__ = ["gradient_of", "plain", "refuse_tangents", "unseen", "watched"]
+__all__ = ["VALUES", "gradient_of", "is_memory", "refuse_tangents", "unseen", "watched"]

@@ -7,8 +7,9 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
-from .eager import gradient_of, plain, refuse_tangents, watched
+from .eager import VALUES, gradient_of, is_memory, refuse_tangents, watched
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -75,11 +76,13 @@ class _Registered(Generic[P, R]):
             return self.registered(*args, **kwargs)
         wanted, recorded = torch.is_grad_enabled(), False
         for x in args:
-            if isinstance(x, Tensor):
-                if not plain(x):
+            if type(x) is Tensor or type(x) is Parameter:
+                if not is_memory(x):
                     return self.registered(*args, **kwargs)
                 if wanted and x.requires_grad:
                     recorded = True
+            elif type(x) not in VALUES and isinstance(x, Tensor):
+                return self.registered(*args, **kwargs)
         if not recorded:
             return self._function(*args, **kwargs)
         if self._recorded is None:  # the operator says that it has no gradient
