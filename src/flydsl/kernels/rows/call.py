@@ -66,6 +66,10 @@ Known: TypeAlias = tuple[Callable[..., bool], int, int, _Call, object]
 _calls: dict[object, Known] = {}
 latest: dict[object, Known] = {}
 """By operation and constants, what served last: `read(table, 0, *tensors)` says whether these are like its own."""
+OFTEN = 8
+"""Calls like each other."""
+_examples: dict[object, Given] = {}
+"""A number of each type on each device."""
 _plain: set[type] = set()
 """Classes of tensors that are memory and nothing more."""
 
@@ -108,28 +112,34 @@ def repeated(op: str, more: object, *tensors: HostArray | None) -> tuple[object,
     if made is not None:
         return None, made
     key = call_key(op, more, *tensors)
-    call = known_call(key, op, more)
+    call = known_call(key, op, more, tensors)
     return key, None if call is None else call(*tensors)
 
 
-def known_call(key: object, op: str, more: object) -> _Call | None:
+def known_call(key: object, op: str, more: object, tensors: Sequence[HostArray | None]) -> _Call | None:
     """What such a call came to: a function of the tensors that asks nothing of them, and gives None if it cannot."""
     known = _calls.get(key) if key is not None else None
     if known is None:
         return None
+    if isinstance(known[4], int):
+        known = _calls[key] = _with_look(known, tensors) if known[4] >= OFTEN else (*known[:4], known[4] + 1)
     latest[op, more] = known
     return known[3]
 
 
-def remember_call(key: object, tensors: Sequence[HostArray | None], call: _Call) -> None:
+def remember_call(key: object, call: _Call) -> None:
+    """Its look takes longer to make than several calls: it is made of those that come often, which are counted."""
     if key is not None:
-        from flydsl.compiler.call.alike import likeness
-
         if len(_calls) >= _MOST:
             _calls.clear()
-        found = likeness(tensors)
-        look = (_differs, 0, None) if found is None else found
-        _calls[key] = (look[0], look[1], environment_version(), call, look[2])
+        _calls[key] = (_differs, 0, environment_version(), call, 1)
+
+
+def _with_look(known: Known, tensors: Sequence[HostArray | None]) -> Known:
+    from flydsl.compiler.call.alike import likeness
+
+    found = likeness(tensors)
+    return (*known[:4], None) if found is None else (found.read, found.table, *known[2:4], found.kept)
 
 
 def _differs(*_: object) -> bool:
@@ -152,9 +162,10 @@ def fresh_like(x: Given) -> Callable[[Given], Given]:
 
 def fresh_as(x: Given, shape: tuple[int, ...], dtype: object) -> Callable[[], Given]:
     """What makes fresh tensors of this shape and type where `x` is: `empty_like` is quicker than all that name them."""
-    torch = sys.modules["torch"]
-    example = x.new_empty((1,) * len(shape), dtype=dtype).expand(shape)
-    return partial(torch.empty_like, example, memory_format=torch.contiguous_format)
+    torch, kind = sys.modules["torch"], (x.device, dtype)
+    if kind not in _examples:
+        _examples[kind] = x.new_empty((), dtype=dtype)
+    return partial(torch.empty_like, _examples[kind].expand(shape), memory_format=torch.contiguous_format)
 
 
 def rows_in_place(x: Given) -> bool:

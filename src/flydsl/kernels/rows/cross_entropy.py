@@ -235,7 +235,7 @@ def _remember(key: object, logits: Given, target: Given, losses: Given, rest: tu
             launch(cross_entropy_rows, (logits.view(shape), *vectors, *rest))
         return Loss(losses, sums)
 
-    remember_call(key, (logits, target), call)
+    remember_call(key, call)
 
 
 def cross_entropy_backward(
@@ -289,7 +289,7 @@ def _remember_backward(
             launch(cross_entropy_back, (logits.view(shape), *vectors, made.view(shape), *rest))
         return made
 
-    remember_call(key, (logits, target, sums, dlosses), call)
+    remember_call(key, call)
 
 
 def _check(op: str, logits: HostArray, target: HostArray, smoothing: float) -> tuple[HostArray, int, int]:

@@ -198,7 +198,7 @@ def _remember(key: object, ids: Given, table: Given, rest: tuple[object, ...]) -
         launch(embedding_rows, (*args, *rest))
         return made
 
-    remember_call(key, (ids, table), call)
+    remember_call(key, call)
 
 
 def embedding_backward(

@@ -171,7 +171,7 @@ def _remember(
         launch(function, args)
         return first if count == 1 else made
 
-    remember_call(key, given, call)
+    remember_call(key, call)
 
 
 def gated_backward(

@@ -294,7 +294,7 @@ def _remember(key: object, x: Given, weight: Given, bias: Given, means: Given, r
         launch(group_norm_rows, (x.view(shape), weight, bias, out.view(shape), mean, scale, *rest))
         return GroupNorm(out, mean, scale)
 
-    remember_call(key, (x, weight, bias), call)
+    remember_call(key, call)
 
 
 def group_norm_backward(
@@ -377,7 +377,7 @@ def _remember_backward(
             launch(column_sums, (part, total, *images))
         return dx, totals[0], totals[1]
 
-    remember_call(key, given, call)
+    remember_call(key, call)
 
 
 def _vector(x: HostArray | None) -> HostArray | None:

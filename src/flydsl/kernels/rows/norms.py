@@ -140,7 +140,7 @@ def norm(
         if made is not None:
             return made
         key = call_key(op, training, x, weight, bias, residual)
-        known = known_call(key, op, training)
+        known = known_call(key, op, training, (x, weight, bias, residual))
         made = known(x, weight, bias, residual, eps) if known is not None else None
         if made is not None:
             return made
@@ -241,7 +241,7 @@ def _remember(
             launch(norm_rows, args)
         return Norm(out, summed if sums else x, mean, scale)
 
-    remember_call(key, (x, weight, bias, residual), call)
+    remember_call(key, call)
 
 
 def _vector(x: HostArray | None) -> HostArray | None:
@@ -463,7 +463,7 @@ def _remember_backward(
         launch(norm_back, args)
         return Gradients(dx, dweight, dbias)
 
-    remember_call(key, (dy, x, weight, mean, scale, dsummed), call)
+    remember_call(key, call)
 
 
 def _way(op: str, rows: dict[str, HostArray | None], kinds: int) -> _Way:

@@ -233,7 +233,7 @@ def _remember(key: object, given: tuple[Given, ...], read: tuple[Given, ...], re
             launch(rope_rows, (q.view(shape_q), to_k[0], cos, sin, places, out_q.view(shape_q), to_k[1], *rest))
         return out_q if out_k is None else (out_q, out_k)
 
-    remember_call(key, given, call)
+    remember_call(key, call)
 
 
 def _team(count: int) -> int:

@@ -113,7 +113,7 @@ def _remember(
         launch(function, args)
         return made
 
-    remember_call(key, given, call)
+    remember_call(key, call)
 
 
 def _form(op: str, rows: dict[str, HostArray], log: bool) -> Form | None:
