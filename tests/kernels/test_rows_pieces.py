@@ -27,15 +27,15 @@ def _small(monkeypatch: pytest.MonkeyPatch):  # pyright: ignore[reportUnusedFunc
     monkeypatch.setattr(call, "OFTEN", 1)
 
 
-def poisoned(shape: tuple[int, ...], dtype: Any, before: int) -> tuple[Any, Any]:
+def poisoned(shape: tuple[int, ...], dtype: Any, before: int, device: str = "cpu") -> tuple[Any, Any]:
     """An array of NaN that begins so many elements behind a boundary, and all memory around it."""
     size = int(np.prod(shape))
-    memory = torch.full((size + before + 64,), float("nan"), dtype=dtype)
+    memory = torch.full((size + before + 64,), float("nan"), dtype=dtype, device=device)
     return memory[before : before + size].view(shape), memory
 
 
-def random(shape: tuple[int, ...], dtype: Any, before: int = 0) -> Any:
-    made, _ = poisoned(shape, dtype, before)
+def random(shape: tuple[int, ...], dtype: Any, before: int, device: str) -> Any:
+    made, _ = poisoned(shape, dtype, before, device)
     return made.copy_(torch.randn(shape))
 
 
@@ -45,10 +45,10 @@ def expected(x: Any, y: Any) -> Any:
 
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize("before", [0, 1, 8])
-def test_any_length_from_anywhere(dtype: Any, before: int):
+def test_any_length_from_anywhere(dtype: Any, before: int, device: str):
     for shape in SHAPES:
-        x, y = random(shape, dtype, before), random(shape, dtype)
-        out, memory = poisoned(shape, dtype, before)
+        x, y = random(shape, dtype, before, device), random(shape, dtype, 0, device)
+        out, memory = poisoned(shape, dtype, before, device)
         close = {"atol": TOLERANCE[dtype], "rtol": TOLERANCE[dtype]}
         assert kernels.gated(x, y, out=out) is out
         torch.testing.assert_close(out.double(), expected(x, y), **close)
@@ -56,7 +56,7 @@ def test_any_length_from_anywhere(dtype: Any, before: int):
         assert outside.isnan().all()
         for _ in range(3):
             torch.testing.assert_close(kernels.gated(x, y).double(), expected(x, y), **close)
-        d = random(shape, dtype, before)
+        d = random(shape, dtype, before, device)
         wide = [t.double().requires_grad_() for t in (x, y)]
         want = torch.autograd.grad(expected(*wide), wide, d.double())
         for _ in range(3):
