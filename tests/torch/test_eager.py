@@ -346,3 +346,21 @@ def test_known_from_inference_mode():
     want = torch.autograd.grad(torch.nn.functional.layer_norm(x, (40,), w, b), (x, w, b), torch.ones_like(y))
     for got, right in zip(made, want, strict=True):
         torch.testing.assert_close(got, right, atol=1e-4, rtol=1e-4)
+
+
+def test_a_trace_of_a_backward_pass_has_the_operators():
+    """Also where calls of such tensors are known."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    x, w = (t.detach() for t in _leaves(2, (5, 24)))
+
+    def both(x: Any, w: Any, dy: Any) -> Any:
+        x, w = x.detach().requires_grad_(), w.detach().requires_grad_()
+        return torch.autograd.grad(ft.rms_norm(x, w), (x, w), dy)
+
+    want = [both(x, w, X.float()) for _ in range(4)][-1]
+    traced = make_fx(both)(x, w, X.float())
+    names = [str(node.target) for node in traced.graph.nodes if "flydsl" in str(node.target)]
+    assert names == ["flydsl.rms_norm.default", "flydsl.rms_norm_backward.default"]
+    for got, right in zip(traced(x, w, X.float()), want, strict=True):
+        assert torch.equal(got, right)
