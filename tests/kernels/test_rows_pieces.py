@@ -92,7 +92,7 @@ def test_arrays_of_numpy(rng: np.random.Generator):
 
 def pieces(*shape: int, dtype: Any = torch.float16) -> list[tuple[int, ...]]:
     x = torch.zeros(shape, dtype=dtype)
-    made = call.in_pieces({"x": x, "y": x})
+    made: list[dict[str, Any]] = call.in_pieces({"x": x, "y": x})  # pyright: ignore[reportAssignmentType]
     for rows in made:
         for each in rows.values():
             assert x.data_ptr() <= each.data_ptr() < x.data_ptr() + x.numel() * x.element_size()
