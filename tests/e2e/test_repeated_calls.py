@@ -43,9 +43,9 @@ def repeated():
     function = flyc.jit(scale.__wrapped__)
     x, y = np.ones(3, np.float32), np.zeros(3, np.float32)
     function(x, y, 3)
-    assert function._repeat is None  # what is called once needs none
+    assert function.repeat is None  # what is called once needs none
     function(x, y, 3)
-    made = function._repeat
+    made = function.repeat
     assert made is not None
     served = []
 
@@ -53,7 +53,7 @@ def repeated():
         served.append(made(*args, **kwargs))
         return served[-1]
 
-    function._repeat = counting
+    function.repeat = counting
     function.served = served
     return function
 
@@ -103,7 +103,7 @@ def test_adapters_are_served_and_their_marks_noticed():
         adapted = [flyc.from_dlpack(t) for t in (x, y)]
         if dynamic:
             adapted = [a.mark_layout_dynamic(leading_dim=0, divisibility=8) for a in adapted]
-        made = function._repeat
+        made = function.repeat
         served.append(made is not None and made(*adapted, n))
         function(*adapted, n)
         np.testing.assert_array_equal(y, x * 2 + 1)
@@ -116,9 +116,9 @@ def test_small_integers_of_torch_are_not_taken_for_bytes():
     x, y = torch.arange(5, dtype=torch.uint8), torch.zeros(5, dtype=torch.float32)
     for _ in range(3):
         function(x, y, 5)
-    assert function._repeat(x, y, 5) is True
+    assert function.repeat(x, y, 5) is True
     assert y.tolist() == [1, 3, 5, 7, 9]
-    assert function._repeat(torch.empty(5, dtype=torch.uint4), y, 5) is False
+    assert function.repeat(torch.empty(5, dtype=torch.uint4), y, 5) is False
     with pytest.raises(FlyDSLError):
         function(torch.empty(5, dtype=torch.uint4), y, 5)
 
@@ -213,7 +213,7 @@ def test_a_type_error_from_inside_does_not_launch_twice(repeated):
     def repeat(*args, **kwargs):
         failing()
 
-    repeated._repeat = repeat
+    repeated.repeat = repeat
     y = np.full(3, np.nan, np.float32)
     with pytest.raises(TypeError, match="after the launch"):
         repeated(np.ones(3, np.float32), y, 3)
@@ -295,7 +295,7 @@ def test_a_lazily_negated_tensor_is_refused_at_every_call(calls):
     x, y = torch.ones(4, 2)[:, :1], torch.zeros(4, 1).as_strided((4, 1), (1, 1))
     for _ in range(calls):
         function(x, y, 4, 1)
-    assert function._repeat is None or function._repeat(x, y, 4, 1) is True
+    assert function.repeat is None or function.repeat(x, y, 4, 1) is True
     with pytest.raises(FlyDSLError, match="negated lazily"):
         function(negated, y, 4, 1)
 
@@ -305,7 +305,7 @@ def test_a_lazily_negated_tensor_is_refused_at_every_call(calls):
 
 def test_a_call_between_the_arguments_and_the_launch_of_another(repeated):
     """As a signal handler, or a finalizer, may make it in the same thread."""
-    made = repeated._repeat.__closure__
+    made = repeated.repeat.__closure__
     scope = next(c.cell_contents for c in made if hasattr(c.cell_contents, "__globals__")).__globals__
     native = scope["__fly_native"]
     inner = np.arange(50, dtype=np.float32)

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional as F  # noqa: E402
 
 from flydsl import kernels  # noqa: E402
+from flydsl.compiler.call.alike import likeness  # noqa: E402
 from flydsl.kernels.rows import call  # noqa: E402
 
 N = 48
@@ -57,8 +58,11 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 }
 
 
+@pytest.mark.parametrize("often", [1, call.OFTEN])
 @pytest.mark.parametrize("name", CALLS)
-def test_every_layout_in_turn(name: str):
+def test_every_layout_in_turn(name: str, often: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(call, "OFTEN", often)
+    call._calls.clear()  # pyright: ignore[reportPrivateUsage]
     ours, theirs = CALLS[name]
     before = len(call._calls)  # pyright: ignore[reportPrivateUsage]
     for _ in range(3):
@@ -69,8 +73,33 @@ def test_every_layout_in_turn(name: str):
             assert made.is_contiguous() and made.shape == x.shape
             w = torch.nn.Parameter(w)
             torch.testing.assert_close(ours(x, w, b).double(), theirs(x, w, b).detach(), atol=1e-5, rtol=1e-5)
-    # All but the layout that is copied are known, and none anew each time.
-    assert 0 < len(call._calls) - before <= len(LAYOUTS) - 1  # pyright: ignore[reportPrivateUsage]
+    # All but the layout that is copied are known, of tensors and of parameters, and none anew each time.
+    assert 0 < len(call._calls) - before <= 2 * (len(LAYOUTS) - 1)  # pyright: ignore[reportPrivateUsage]
+
+
+def test_calls_that_come_often_are_known_natively():
+    x = torch.randn(7, 50)
+    if likeness((x,)) is None:
+        pytest.skip("this Python's or torch's objects are laid out otherwise")
+    for number in range(call.OFTEN + 2):
+        made = kernels.softmax(x)
+        torch.testing.assert_close(made, torch.softmax(x, -1))
+        read, table, *_ = call.latest["softmax", None]
+        assert number == 0 or bool(table) == (number > call.OFTEN - 1) == read(table, 0, x), number
+    assert call.again("softmax", None, x) is not None
+    for other in (x.double(), x[:3], x.T, torch.randn(8, 50), torch.nn.Parameter(x)):
+        assert call.again("softmax", None, other) is None
+
+
+def test_a_call_of_another_environment_is_another(monkeypatch: pytest.MonkeyPatch):
+    x = torch.randn(7, 50)
+    monkeypatch.setattr(call, "OFTEN", 1)
+    for _ in range(3):
+        kernels.softmax(x)
+    assert call.again("softmax", None, x) is not None
+    monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
+    assert call.again("softmax", None, x) is None
+    torch.testing.assert_close(kernels.softmax(x), torch.softmax(x, -1))
 
 
 def test_a_call_does_not_hold_its_tensors():
@@ -86,7 +115,8 @@ def test_a_call_does_not_hold_its_tensors():
     assert [t() for t in watched] == [None] * 3
 
 
-def test_gradients_of_every_layout():
+def test_gradients_of_every_layout(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(call, "OFTEN", 1)
     for _ in range(2):
         for layout in LAYOUTS:
             x, dy, w = layout(), layout(), torch.randn(N)

@@ -117,7 +117,8 @@ class JitFunction(Generic[P]):
         """The one that is current, shared with bound methods."""
         self._traced: dict[str, CompiledArtifact] = {}
         """Code that is traced at every call, by what the trace gave."""
-        self._repeat: Served | None = None
+        self.repeat: Served | None = None
+        """The warm call that served last. Where it says that it did not launch, the function is to be called."""
         self._counts = [0, 0]
         _functions.add(self)
 
@@ -159,7 +160,7 @@ class JitFunction(Generic[P]):
     @cached_property
     def warm(self) -> WarmCalls:
         """Calls of signatures that have come before."""
-        return WarmCalls(self.signature)
+        return WarmCalls(self.signature, self._counts)
 
     def __reduce__(self) -> str | tuple[object, ...]:
         """By reference, as functions are: another process imports it, and compiles or loads for itself."""
@@ -176,15 +177,14 @@ class JitFunction(Generic[P]):
             return self
         bound = object.__new__(JitFunction)
         bound.__dict__.update(self.__dict__)
-        bound.owner, bound._repeat = instance, None
+        bound.owner, bound.repeat = instance, None
         return bound
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        repeat = self._repeat
+        repeat = self.repeat
         if repeat is not None:
             try:
                 if repeat(*args, **kwargs):
-                    self._counts[0] += 1
                     return None
             except TypeError as error:
                 # Arguments that do not fit the parameters: said below. From inside it would come after a launch.
@@ -210,8 +210,7 @@ class JitFunction(Generic[P]):
                 import_module("flydsl.debug.attach").attach()
                 self._cold_call(args, kwargs)
             return None
-        self._counts[0] += 1
-        self._repeat = served
+        self.repeat = served
         return None
 
     def _cold_call(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
@@ -238,7 +237,7 @@ class JitFunction(Generic[P]):
         keeps = self.owner is None and not explores and not _in_context()
         if keeps and wanted.passes is None and not _problems(wanted, call):
             learned = self.warm.learn(wanted.memory_key, args, kwargs, call, loaded, wanted.function)
-            self._repeat = learned or self._repeat
+            self.repeat = learned or self.repeat
 
     # --- steps of a call ------------------------------------------------------------------------------------------
 
@@ -359,12 +358,12 @@ class JitFunction(Generic[P]):
         made.__dict__.pop("warm", None)
         made._hints = HintTable({**self.compile_hints, **hints})
         made._artifacts, made._keys, made._counts = {}, {}, [0, 0]
-        made.code, made._repeat = LoadedCode(), None
+        made.code, made.repeat = LoadedCode(), None
         _functions.add(made)
         return made
 
     def _forget_warm(self, loaded: LoadedFunction | None = None) -> None:
-        self._repeat = None
+        self.repeat = None
         if "warm" in self.__dict__:
             self.warm.forget(loaded)
 

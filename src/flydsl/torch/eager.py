@@ -1,7 +1,8 @@
 """The short way of an operator: plain tensors in eager mode go to the kernel, not through custom operators' dispatcher.
 
 That dispatcher takes longer than a kernel on a middling matrix. Whatever looks at operators (a compiler, modes,
-tracers, function transforms, tensors that are more than memory) must see the operator, and does: see `plain`.
+tracers, function transforms, tensors that are more than memory) must see the operator, and does: see `watched` and
+`is_memory`.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from typing import Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 
 from flydsl.errors import DSLTypeError
 
 R = TypeVar("R")
 Setup = Callable[..., None]
-_PLAIN = (Tensor, Parameter)
+VALUES = frozenset((float, int, bool, str, type(None)))
+"""Classes of arguments that are no tensors."""
 _STRIDED = torch.strided
 
 
@@ -34,35 +35,46 @@ class _ForwardMode(Protocol):
 _forward_mode = cast("_ForwardMode", torch.autograd.forward_ad)
 
 
-def _question(path: str) -> Callable[[], object] | None:
-    """A function of torch's own module, or None where this torch has none of that name."""
+def _yes(*_: object) -> bool:
+    return True
+
+
+def _question(path: str) -> Callable[[], object]:
+    """A function of torch's own module; where this torch has none of that name, somebody may look."""
     found: object = torch
     for name in ("_C", *path.split(".")):
         found = getattr(found, name, None)
-    return cast("Callable[[], object] | None", found)
+    return _yes if found is None else cast("Callable[[], object]", found)
 
 
-_QUESTIONS = tuple(
-    _question(path)
-    for path in (
-        "_len_torch_dispatch_stack",
-        "_len_torch_function_stack",
-        "_get_tracing_state",
-        "_functorch.peek_interpreter_stack",
-    )
-)
-"""Each gives 0 or None where nobody looks."""
+# Each gives 0 or None where nobody looks.
+_dispatch_modes = _question("_len_torch_dispatch_stack")
+_function_modes = _question("_len_torch_function_stack")
+_tracing = _question("_get_tracing_state")
+_transforms = _question("_functorch.peek_interpreter_stack")
+_unwrap_if_dead = cast("Callable[[Tensor], Tensor]", _question("_functorch.unwrap_if_dead"))
 
 
-def plain(args: Sequence[object]) -> bool:
-    """Whether nobody can tell the operator from its function: no modes, no transforms, tensors that are memory."""
-    for question in _QUESTIONS:
-        if question is None or question():
-            return False
-    for x in args:
-        if isinstance(x, Tensor) and (type(x) not in _PLAIN or x.is_meta or x.layout is not _STRIDED):
-            return False
-    return True
+def watched() -> bool:
+    """Whether modes, tracers, function transforms or derivatives in forward mode may look at a call."""
+    forward_mode = _forward_mode._current_level >= 0  # pyright: ignore[reportPrivateUsage]
+    return bool(_dispatch_modes() or _function_modes() or _tracing() or _transforms() or forward_mode)
+
+
+def unseen() -> bool:
+    """Whether a gradient is asked for by a backward pass alone: it is not compiled, recorded or looked at.
+
+    Then nobody can tell the operator of a gradient from its function, given tensors that are memory.
+    """
+    if torch.compiler.is_compiling() or torch.is_grad_enabled():
+        return False
+    forward_mode = _forward_mode._current_level >= 0  # pyright: ignore[reportPrivateUsage]
+    return not (_dispatch_modes() or _function_modes() or _tracing() or _transforms() or forward_mode)
+
+
+def is_memory(x: Tensor) -> bool:
+    """Whether a tensor of torch's own classes is memory and nothing more; others are for the operator."""
+    return x.layout is _STRIDED and not x.is_meta and _unwrap_if_dead(x) is x
 
 
 def refuse_tangents(name: str, args: Sequence[object]) -> None:
@@ -71,15 +83,6 @@ def refuse_tangents(name: str, args: Sequence[object]) -> None:
         return
     if any(isinstance(x, Tensor) and _forward_mode.unpack_dual(x).tangent is not None for x in args):
         raise DSLTypeError(f"flydsl::{name} has no derivative in forward mode; use torch.autograd.grad")
-
-
-def differentiable(args: Sequence[object]) -> bool:
-    """Whether autograd is to see the call of plain tensors."""
-    if torch.is_grad_enabled():
-        for x in args:
-            if type(x) in _PLAIN and cast("Tensor", x).requires_grad:
-                return True
-    return False
 
 
 def gradient_of(
@@ -93,8 +96,10 @@ def gradient_of(
         return made
 
     members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
-    made: object = type(f"flydsl_{name}", (torch.autograd.Function,), members)
-    return cast("Callable[..., R]", getattr(made, "apply"))  # noqa: B009 - its type is not known
+    made = type(f"flydsl_{name}", (torch.autograd.Function,), members)
+    # Without the layer that unwraps what function transforms have left and binds defaults: there is none of it here.
+    short: object = super(torch.autograd.Function, made)
+    return cast("Callable[..., R]", getattr(short, "apply"))  # noqa: B009 - its type is not known
 
 
-__all__ = ["differentiable", "gradient_of", "plain", "refuse_tangents"]
+__all__ = ["VALUES", "gradient_of", "is_memory", "refuse_tangents", "unseen", "watched"]

@@ -6,7 +6,9 @@ from torch import Tensor
 
 from flydsl import kernels
 from flydsl.errors import DSLValueError
+from flydsl.kernels.rows.call import again
 
+from .eager import unseen
 from .operators import softmax, softmax_backward
 from .register import Batch, Context, Given, operator
 
@@ -89,6 +91,12 @@ def _entropy_context(ctx: Context, inputs: tuple[Given, ...], output: tuple[Tens
 
 def _entropy_gradient(ctx: Context, dlosses: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
     logits, target, sums = ctx.saved_tensors
+    if unseen():
+        made = again(
+            "cross_entropy_backward", (ctx.ignored, ctx.smoothing), logits, target, sums, dlosses
+        )  # fmt: skip
+        if made is not None:
+            return made, None, None, None
     return cross_entropy_backward(logits, target, sums, dlosses, ctx.ignored, ctx.smoothing), None, None, None
 
 
@@ -125,6 +133,10 @@ def _gated_context(ctx: Context, inputs: tuple[Tensor, Tensor, str], output: Ten
 
 def _gated_gradient(ctx: Context, d: Tensor) -> tuple[Tensor, Tensor, None]:
     x, y = ctx.saved_tensors
+    if unseen():
+        made = again("gated_backward", ctx.activation, x, y, d)
+        if made is not None:
+            return made[0], made[1], None
     return *gated_backward(d, x, y, ctx.activation), None
 
 
@@ -184,7 +196,10 @@ def _group_context(ctx: Context, inputs: tuple[Given, ...], output: tuple[Tensor
 
 def _group_gradient(ctx: Context, dy: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
     x, weight, mean, scale = ctx.saved_tensors
-    dx, dweight, dbias = group_norm_backward(dy, x, ctx.count, weight, mean, scale)
+    made = again("group_norm_backward", ctx.count, dy, x, weight, mean, scale) if unseen() else None
+    if made is None:
+        made = group_norm_backward(dy, x, ctx.count, weight, mean, scale)
+    dx, dweight, dbias = made
     return dx, None, None if weight is None else dweight, None if ctx.bias is None else dbias.to(ctx.bias), None
 
 
@@ -219,6 +234,10 @@ def _rope_gradient(ctx: Context, dq: Tensor, dk: Tensor) -> tuple[Tensor | None,
         raise DSLValueError("rope: cos and sin have no gradient; pass them detached")
     interleaved, inverse = ctx.ways
     cos, sin, positions = ctx.saved_tensors
+    if unseen():
+        made = again("rope", (interleaved, not inverse), dq, dk, cos, sin, positions)
+        if made is not None:
+            return *made, None, None, None, None, None
     return *rope(dq, dk, cos, sin, positions, interleaved, not inverse), None, None, None, None, None
 
 

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from flydsl import kernels
-from flydsl.kernels.rows.norms import norm
+from flydsl.kernels.rows.call import again
+from flydsl.kernels.rows.norms import backward, norm
 
+from .eager import unseen
 from .register import Context, Given, operator
 
 
@@ -57,6 +59,10 @@ def _softmax_context(ctx: Context, inputs: tuple[Tensor, bool], output: Tensor) 
 
 def _softmax_gradient(ctx: Context, dy: Tensor) -> tuple[Tensor, None]:
     (y,) = ctx.saved_tensors
+    if unseen():
+        dx = again("log_softmax_backward" if ctx.log else "softmax_backward", None, y, dy)
+        if dx is not None:
+            return dx, None
     return softmax_backward(y, dy, ctx.log), None
 
 
@@ -98,7 +104,7 @@ def _(x: Tensor, residual: Tensor, weight: Tensor | None, eps: float) -> tuple[T
 def rms_norm_backward(
     dy: Tensor, x: Tensor, weight: Tensor | None, scale: Tensor, dsummed: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    made = kernels.rms_norm_backward(dy, x, weight, scale, dsummed=dsummed)
+    made = backward("rms_norm_backward", dy, x, weight, None, scale, dsummed, True, False, None)
     return made.x, x.new_empty(0) if made.weight is None else made.weight
 
 
@@ -118,12 +124,17 @@ def _rms_gradients(ctx: Context, dy: Tensor | None, dsummed: Tensor | None) -> t
     x, weight, scale = ctx.saved_tensors
     if dy is None:
         return dsummed, None
+    if unseen():
+        made = again("rms_norm_backward", (True, False), dy, x, weight, None, scale, dsummed)
+        if made is not None:
+            return made.x, made.weight
     dx, dweight = rms_norm_backward(dy, x, weight, scale, dsummed)
     return dx, None if weight is None else dweight
 
 
 def _rms_gradient(ctx: Context, dy: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
-    return *_rms_gradients(ctx, dy, None), None
+    dx, dweight = _rms_gradients(ctx, dy, None)
+    return dx, dweight, None
 
 
 def _add_rms_gradient(
@@ -167,7 +178,7 @@ def _(
 def layer_norm_backward(
     dy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, scale: Tensor, dsummed: Tensor | None, bias: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    made = kernels.layer_norm_backward(dy, x, weight, mean, scale, dsummed=dsummed, bias=bias)
+    made = backward("layer_norm_backward", dy, x, weight, mean, scale, dsummed, True, bias, None)
     dweight, dbias = (x.new_empty(0) if t is None else t for t in (made.weight, made.bias))
     return made.x, dweight, dbias
 
@@ -193,10 +204,17 @@ def _layer_gradients(ctx: Context, dy: Tensor | None, dsummed: Tensor | None) ->
     x, weight, mean, scale = ctx.saved_tensors
     if dy is None:
         return dsummed, None, None
-    dx, dweight, dbias = layer_norm_backward(dy, x, weight, mean, scale, dsummed, ctx.bias is not None)
-    if ctx.bias is None or ctx.bias != dbias.dtype:
-        dbias = None if ctx.bias is None else dbias.to(ctx.bias)
-    return dx, None if weight is None else dweight, dbias
+    bias, made = ctx.bias, None
+    if unseen():
+        made = again("layer_norm_backward", (True, bias is not None), dy, x, weight, mean, scale, dsummed)
+    if made is None:
+        dx, dweight, dbias = layer_norm_backward(dy, x, weight, mean, scale, dsummed, bias is not None)
+        dweight = None if weight is None else dweight
+    else:
+        dx, dweight, dbias = made
+    if bias is None:
+        return dx, dweight, None
+    return dx, dweight, dbias if dbias.dtype is bias else dbias.to(bias)
 
 
 def _layer_gradient(ctx: Context, dy: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, ...]:

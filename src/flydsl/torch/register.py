@@ -7,8 +7,9 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
-from .eager import differentiable, gradient_of, plain, refuse_tangents
+from .eager import VALUES, gradient_of, is_memory, refuse_tangents, watched
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -70,10 +71,19 @@ class _Registered(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if torch.compiler.is_compiling():
             return self.registered(*args, **kwargs)
-        refuse_tangents(self._name, (*args, *kwargs.values()) if kwargs else args)
-        if kwargs or not plain(args):
+        if kwargs or watched():
+            refuse_tangents(self._name, (*args, *kwargs.values()))
             return self.registered(*args, **kwargs)
-        if not differentiable(args):
+        wanted, recorded = torch.is_grad_enabled(), False
+        for x in args:
+            if type(x) is Tensor or type(x) is Parameter:
+                if not is_memory(x):
+                    return self.registered(*args, **kwargs)
+                if wanted and x.requires_grad:
+                    recorded = True
+            elif type(x) not in VALUES and isinstance(x, Tensor):
+                return self.registered(*args, **kwargs)
+        if not recorded:
             return self._function(*args, **kwargs)
         if self._recorded is None:  # the operator says that it has no gradient
             return self.registered(*args, **kwargs)

@@ -42,7 +42,7 @@ def _index(field: str, mode: int | None = None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class NativeArray:
-    """An array to be read: what it is like, and what is checked and written of it."""
+    """An array to be read: what it is like, and what is checked and written of it; None is nothing to read."""
 
     example: object
     checks: Sequence[Check]
@@ -89,13 +89,14 @@ def make_reader(arrays: Sequence[NativeArray]) -> tuple[Reader, int, object]:
 # --- tables -------------------------------------------------------------------------------------------------------
 
 _HEADER = struct.Struct("<QqqQQqq")
-"""The class, torch's describing function (0: a numpy array), log2 of the element size where strides count bytes,
-what to ask of arrays of extent one and the answer expected, number of checks, number of writes."""
+"""The class, torch's describing function (0: a numpy array, 1: no array), log2 of the element size where strides count
+bytes, what to ask of arrays of extent one and the answer expected, number of checks, number of writes."""
 _CHECK = struct.Struct("<qQQ")
 """Field, mask, value."""
 _WRITE = struct.Struct("<qqq")
 """Field, place in the block, bytes."""
 _BITS = (1 << 64) - 1
+_ABSENT = 1
 
 
 def _entry(array: NativeArray) -> bytes:
@@ -108,7 +109,8 @@ def _entry(array: NativeArray) -> bytes:
         assert found is not None
         expected = found
     checks = [check for check in array.checks if check.field != "class"]  # it stands in front
-    rows = [_HEADER.pack(*described, len(checks), len(array.writes))]
+    question = described[-2:] if any(check.field == "negated" for check in checks) else (0, 0)
+    rows = [_HEADER.pack(*described[:-2], *question, len(checks), len(array.writes))]
     for check in checks:
         at = _index(check.field, check.mode)
         same = check.relation == "same"
@@ -136,6 +138,8 @@ def _probe(array: object, rank: int) -> list[int] | None:
 
 def _describer(array: object) -> tuple[int, ...] | None:
     """What an entry starts with for arrays like this one; None if they are of no known class."""
+    if array is None:
+        return id(type(None)), _ABSENT, 0, 0, 0
     library = library_of(array)
     if library == "numpy":
         size: int = getattr(array, "itemsize", 0)
@@ -208,7 +212,7 @@ class _Array:
     def describe(self) -> None:
         """Address, rank, where extents and strides are, and every field that has a place."""
         self.refuse(self.load(self.array, FIELDS["class"].native["numpy"]).is_not(self.header["cls"]))
-        self.r.either(self.header["describe"].is_(0), self._numpy, self._torch)
+        self.r.either(self.header["describe"].is_(0), self._numpy, self._other)
         self.store("pointer", self.data.get())
         self.store("rank", self.rank.get())
         self.refuse(self.rank.get() >= _MAX_RANK)
@@ -232,6 +236,10 @@ class _Array:
         self.shape.set(self.r.load("ptr", array, NumpyArray.shape.offset, 8))
         self.strides.set(self.r.load("ptr", array, NumpyArray.strides.offset, 8))
         self._fields_of("numpy", array)
+
+    def _other(self) -> None:
+        with self.r.when(self.header["describe"].is_not(_ABSENT)):
+            self._torch()
 
     def _torch(self) -> None:
         r, tensor = self.r, self.tensor

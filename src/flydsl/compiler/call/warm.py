@@ -57,11 +57,18 @@ def is_served_warm(call: BoundCall, loaded: LoadedFunction) -> bool:
 
 
 def make_warm(
-    plan: CallPlan, loaded: LoadedFunction, signature: Signature, function: FunctionKey | None, *, native: bool
+    plan: CallPlan,
+    loaded: LoadedFunction,
+    signature: Signature,
+    function: FunctionKey | None,
+    *,
+    native: bool,
+    counts: list[int] | None = None,
 ) -> Served:
     """The warm call of a plan; without `native` it reads arrays by their Python attributes alone.
 
-    `function` is what the compiled code depends on; without it only the environment is looked at.
+    `function` is what the compiled code depends on; without it only the environment is looked at. The first of `counts`
+    is that of its launches.
     """
     scope: dict[str, object] = {**SCOPE, **_launch_scope(plan, loaded)}
     made = _Source(scope)
@@ -101,8 +108,10 @@ def make_warm(
         "    __fly_status = __fly_native(__fly_slots)",
         "    if __fly_status: __fly_failed(__fly_status, __fly_slots, __fly_more[0])",
         "    __fly_give(__fly_place)",
+        *(() if counts is None else ("    __fly_counts[0] += 1",)),
         "    return True",
     ]
+    scope["__fly_counts"] = counts
     exec("\n".join(lines) + "\n", scope)
     return cast(Served, scope["__fly_warm"])
 

@@ -31,12 +31,19 @@ _MOST = 8
 class _Warm:
     """One plan in two renderings. The native one is quicker and more particular: it knows dtypes by identity."""
 
-    def __init__(self, plan: CallPlan, loaded: LoadedFunction, signature: Signature, function: FunctionKey | None):
-        self.loaded, self.function = loaded, function
+    def __init__(
+        self,
+        plan: CallPlan,
+        loaded: LoadedFunction,
+        signature: Signature,
+        function: FunctionKey | None,
+        counts: list[int] | None,
+    ):
+        self.loaded, self.function, self._counts = loaded, function, counts
         self._generation = 0 if function is None else function.generation
         self.environment = config.environment_version()
         self._plan, self._signature = plan, signature
-        self.quick = make_warm(plan, loaded, signature, function, native=True)
+        self.quick = make_warm(plan, loaded, signature, function, native=True, counts=counts)
         self.plain: Served | None = None
 
     def is_current(self, function: FunctionKey | None) -> bool:
@@ -52,14 +59,16 @@ class _Warm:
     def widen(self) -> None:
         """The native reader has refused arguments of its signature."""
         if self.plain is None:
-            self.plain = make_warm(self._plan, self.loaded, self._signature, self.function, native=False)
+            self.plain = make_warm(
+                self._plan, self.loaded, self._signature, self.function, native=False, counts=self._counts
+            )
 
 
 class WarmCalls:
     """Found by the kinds of the arguments, which costs less than looking at them."""
 
-    def __init__(self, signature: Signature):
-        self._signature = signature
+    def __init__(self, signature: Signature, counts: list[int] | None = None):
+        self._signature, self._counts = signature, counts
         self._by_kind: dict[Hashable, tuple[_Warm, ...]] = {}
         """The one that served last first. Replaced, never changed: threads call at any time."""
         self._by_key: dict[Hashable, _Warm] = {}
@@ -114,7 +123,7 @@ class WarmCalls:
         plan = plan_of(call, self._signature.parameters) if is_served_warm(call, loaded) else None
         if plan is None:
             return None
-        made = self._by_key[whole] = _Warm(plan, loaded, self._signature, function)
+        made = self._by_key[whole] = _Warm(plan, loaded, self._signature, function, self._counts)
         self._put_first(kind, made, instead=known)
         return made.quick
 

@@ -269,6 +269,8 @@ def _object_probe(obj: object, names: tuple[str, ...]) -> Probe:
     cls, space = type(obj), dict_of(obj)
     slots = tuple(name for name in names if space is None or name not in space)
     held = tuple(_slot(obj, name) for name in slots)
+    if space is None and not slots:
+        return lambda: type(obj) is cls
     if space is None:
         return lambda: type(obj) is cls and same_items((_slot(obj, name) for name in slots), held)
     keys, named = tuple(space), tuple(name for name in names if name in space)

@@ -8,8 +8,20 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLValueError
 
-from .arrays import INDICES, Given, HostArray, describe, matrix, same_place, shaped, vacant, vector
-from .call import Result, arrays_only, described, dtype_of, more_of, recall
+from .arrays import INDICES, Given, HostArray, describe, is_view, matrix, same_place, shaped, vacant, vector
+from .call import (
+    Result,
+    arrays_only,
+    described,
+    dtype_of,
+    fresh_as,
+    fresh_like,
+    launch,
+    more_of,
+    recall,
+    remember_call,
+    repeated,
+)
 from .form import Form, form_of, looped
 from .lines import ADD, Lines, Place, logarithm, power
 from .softmax_entry import describe_rows
@@ -191,7 +203,11 @@ def cross_entropy_forward(
     stream: object = None,
 ) -> Loss:
     """The loss of each row, and what the gradient needs."""
-    op = "cross_entropy"
+    op, key = "cross_entropy", None
+    if stream is None:
+        key, known = repeated(op, (ignore_index, label_smoothing), logits, target)
+        if known is not None:
+            return known
     rows, m, n = _check(op, logits, target, label_smoothing)
     wide = "float64" if dtype_of(logits) == "float64" else "float32"
     losses, sums = (vacant(logits, tuple(target.shape), wide) for _ in range(2))
@@ -199,11 +215,27 @@ def cross_entropy_forward(
         raise DSLValueError(f"{op}: the {m} rows of logits have no classes to choose from")
     if m and n:
         form = recall(op, {"logits": rows}, None, lambda: looped(form_of(m, n, described(op, {"logits": rows}), 4), m))
-        cross_entropy_rows(
-            rows, vector(target), vector(losses), vector(sums), m, n, ignore_index, label_smoothing,
-            label_smoothing != 0.0, form, **more_of(stream),
-        )  # fmt: skip
+        targets, rest = vector(target), (m, n, ignore_index, label_smoothing, label_smoothing != 0.0, form)
+        cross_entropy_rows(rows, targets, vector(losses), vector(sums), *rest, **more_of(stream))
+        if key is not None and is_view(rows, logits) and is_view(targets, target):
+            _remember(key, logits, target, losses, rest)
     return Loss(losses, sums)
+
+
+def _remember(key: object, logits: Given, target: Given, losses: Given, rest: tuple[object, ...]) -> None:
+    """The forward call, for tensors like these."""
+    fresh, flat, shape = fresh_as(logits, target.shape, losses.dtype), logits.ndim == 2, rest[:2]
+
+    def call(logits: Given, target: Given) -> Loss:
+        losses, sums = fresh(), fresh()
+        if flat:
+            launch(cross_entropy_rows, (logits, target, losses, sums, *rest))
+        else:
+            vectors = (x.view(-1) for x in (target, losses, sums))
+            launch(cross_entropy_rows, (logits.view(shape), *vectors, *rest))
+        return Loss(losses, sums)
+
+    remember_call(key, call)
 
 
 def cross_entropy_backward(
@@ -218,7 +250,11 @@ def cross_entropy_backward(
     stream: object = None,
 ) -> Given:
     """The gradient of the logits from that of each row's loss; `out` may be `logits`."""
-    op = "cross_entropy_backward"
+    op, key = "cross_entropy_backward", None
+    if out is None and stream is None:
+        key, known = repeated(op, (ignore_index, label_smoothing), logits, target, sums, dlosses)
+        if known is not None:
+            return known
     rows, m, n = _check(op, logits, target, label_smoothing)
     for name, v in (("sums", sums), ("dlosses", dlosses)):
         arrays_only(op, **{name: v})
@@ -227,11 +263,33 @@ def cross_entropy_backward(
     if m and n:
         both = {"logits": rows, "dlogits": result.matrix}
         form = recall(op, both, None, lambda: form_of(m, n, described(op, both), 4))
-        cross_entropy_back(
-            rows, vector(target), vector(sums), vector(dlosses), result.matrix, m, n, 0, n, ignore_index,
-            label_smoothing, form, **more_of(stream),
-        )  # fmt: skip
+        rest = (m, n, 0, n, ignore_index, label_smoothing, form)
+        targets, powers = vector(target), vector(sums)
+        cross_entropy_back(rows, targets, powers, vector(dlosses), result.matrix, *rest, **more_of(stream))
+        if key is not None and is_view(rows, logits) and is_view(targets, target) and is_view(powers, sums):
+            _remember_backward(key, logits, target, sums, dlosses, rest)
     return result.done()
+
+
+def _remember_backward(
+    key: object, logits: Given, target: Given, sums: Given, dlosses: Given, rest: tuple[object, ...]
+) -> None:
+    """The gradient, for tensors like these; that of a mean comes as one number in all places."""
+    fresh, flat, shape = fresh_like(logits), logits.ndim == 2, rest[:2]
+
+    def call(logits: Given, target: Given, sums: Given, dlosses: Given) -> Given:
+        made = fresh(logits)
+        if made.data_ptr() & 15:  # the kernel was chosen for whole units
+            return None
+        dlosses = dlosses.contiguous()
+        if flat:
+            launch(cross_entropy_back, (logits, target, sums, dlosses, made, *rest))
+        else:
+            vectors = (x.view(-1) for x in (target, sums, dlosses))
+            launch(cross_entropy_back, (logits.view(shape), *vectors, made.view(shape), *rest))
+        return made
+
+    remember_call(key, call)
 
 
 def _check(op: str, logits: HostArray, target: HostArray, smoothing: float) -> tuple[HostArray, int, int]:

@@ -12,8 +12,21 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLValueError
 
-from .arrays import Array, Given, HostArray, describe, matrix, same_place, shaped, vacant, vector, zeros
-from .call import Result, arrays_only, check_apart, described, dtype_of, more_of, recall
+from .arrays import Array, Given, HostArray, describe, is_view, matrix, same_place, shaped, vacant, vector, zeros
+from .call import (
+    Result,
+    arrays_only,
+    check_apart,
+    described,
+    dtype_of,
+    fresh_as,
+    fresh_like,
+    launch,
+    more_of,
+    recall,
+    remember_call,
+    repeated,
+)
 from .form import Form, form_of
 from .lines import ADD, Lines, Place
 from .norm_kernels import statistics, summed_at
@@ -245,7 +258,11 @@ def group_norm_forward(
     stream: object = None,
 ) -> GroupNorm:
     """The norm, and what its gradient needs."""
-    op = "group_norm"
+    op, key = "group_norm", None
+    if out is None and stream is None:
+        key, known = repeated(op, (groups, eps), x, weight, bias)
+        if known is not None:
+            return known
     arrays_only(op, x=x, weight=weight, bias=bias, out=out)
     extents = _check(op, x, groups, weight, bias)
     result = Result(op, "out", x, dtype_of(x), out, plain=True)
@@ -256,11 +273,28 @@ def group_norm_forward(
     if m and n:
         rows = {"x": matrix(x.reshape(m, n)), "out": result.plain.reshape(m, n)}
         form = recall(op, rows, None, lambda: _form(op, rows, 4))
+        vectors = (_vector(weight), _vector(bias))
+        rest = (m, n, groups, extents.each, extents.size, eps, _even(form, extents.size), form)
         group_norm_rows(
-            rows["x"], _vector(weight), _vector(bias), rows["out"], means, scales, m, n, groups, extents.each,
-            extents.size, eps, _even(form, extents.size), form, **more_of(stream),
+            rows["x"], vectors[0], vectors[1], rows["out"], means, scales, *rest, **more_of(stream)
         )  # fmt: skip
+        if key is not None and is_view(rows["x"], x) and vectors[0] is weight and vectors[1] is bias:
+            _remember(key, x, weight, bias, means, rest)
     return GroupNorm(result.done(), means, scales)
+
+
+def _remember(key: object, x: Given, weight: Given, bias: Given, means: Given, rest: tuple[object, ...]) -> None:
+    """The forward call, for tensors like these."""
+    fresh, statistic, shape = fresh_like(x), fresh_as(x, means.shape, means.dtype), rest[:2]
+
+    def call(x: Given, weight: Given, bias: Given) -> GroupNorm | None:
+        out, mean, scale = fresh(x), statistic(), statistic()
+        if out.data_ptr() & 15:  # the kernel was chosen for whole units
+            return None
+        launch(group_norm_rows, (x.view(shape), weight, bias, out.view(shape), mean, scale, *rest))
+        return GroupNorm(out, mean, scale)
+
+    remember_call(key, call)
 
 
 def group_norm_backward(
@@ -274,7 +308,11 @@ def group_norm_backward(
     stream: object = None,
 ) -> tuple[Given, Given, Given]:
     """The gradients of x, weight and bias; those of weight and bias have the type of `weight`, or of x without one."""
-    op = "group_norm_backward"
+    op, key = "group_norm_backward", None
+    if stream is None:
+        key, known = repeated(op, groups, dy, x, weight, mean, scale)
+        if known is not None:
+            return known
     arrays_only(op, dy=dy, x=x, weight=weight, mean=mean, scale=scale)
     extents = _check(op, x, groups, weight, None)
     shaped(op, "dy", describe(op, "dy", dy), x.shape, "x")
@@ -291,20 +329,55 @@ def group_norm_backward(
         means, scales, more = vector(mean), vector(scale), more_of(stream)
         rows = {"dy": matrix(dy.reshape(m, n)), "x": matrix(x.reshape(m, n)), "dx": result.plain.reshape(m, n)}
         form = recall(op, rows, None, lambda: _form(op, rows, 8))
-        group_norm_back(
-            rows["dy"], rows["x"], _vector(weight), means, scales, rows["dx"], m, n, groups, each, size,
-            _even(form, size), form, **more,
-        )  # fmt: skip
+        vectors, rest = (_vector(weight), means, scales), (m, n, groups, each, size, _even(form, size), form)
+        group_norm_back(rows["dy"], rows["x"], *vectors, rows["dx"], *rest, **more)
         lines = {name: matrix(v.reshape(images * channels, size)) for name, v in (("dy", dy), ("x", x))}
         wide = "float64" if dtype_of(x) == "float64" else "float32"
         sums = [vacant(x, (images * channels,), wide) for _ in range(2)]
         form = recall(f"{op}: channels", lines, None, lambda: _form(op, lines, 8))
-        channel_sums(
-            lines["dy"], lines["x"], means, scales, sums[0], sums[1], images * channels, size, each, form, **more
-        )  # fmt: skip
+        of_channels = (images * channels, size, each, form)
+        channel_sums(lines["dy"], lines["x"], means, scales, sums[0], sums[1], *of_channels, **more)
         for part, total in zip(sums, made, strict=True):
             column_sums(part.reshape(images, channels), total, images, channels, **more)
+        views = all(is_view(v, of) for seen in (rows, lines) for v, of in ((seen["dy"], dy), (seen["x"], x)))
+        if key is not None and views and all(a is b for a, b in zip(vectors, (weight, mean, scale), strict=True)):
+            _remember_backward(
+                key, (dy, x, weight, mean, scale), made[0], sums[0], (images, channels), rest, of_channels
+            )
     return result.done(), made[0], made[1]
+
+
+def _remember_backward(
+    key: object,
+    given: tuple[Given, ...],
+    total: Given,
+    part: Given,
+    images: tuple[int, int],
+    rest: tuple[object, ...],
+    of_channels: tuple[object, ...],
+) -> None:
+    """The gradients, for tensors like these; `total` and `part` are as those of weight and bias and their sums."""
+    from .columns import column_sums
+
+    x = given[1]
+    fresh, groups, channels = fresh_like(x), rest[:2], of_channels[:2]
+    fresh_total, fresh_part = fresh_as(x, total.shape, total.dtype), fresh_as(x, images, part.dtype)
+
+    def call(dy: Given, x: Given, weight: Given, mean: Given, scale: Given) -> tuple[Given, Given, Given] | None:
+        dx = fresh(x)
+        if dx.data_ptr() & 15:  # the kernel was chosen for whole units
+            return None
+        rows = (dy.view(groups), x.view(groups), weight, mean, scale, dx.view(groups))
+        launch(group_norm_back, (*rows, *rest))
+        parts = (fresh_part(), fresh_part())
+        lines = (dy.view(channels), x.view(channels), mean, scale, parts[0].view(-1), parts[1].view(-1))
+        launch(channel_sums, (*lines, *of_channels))
+        totals = (fresh_total(), fresh_total())
+        for part, total in zip(parts, totals, strict=True):
+            launch(column_sums, (part, total, *images))
+        return dx, totals[0], totals[1]
+
+    remember_call(key, call)
 
 
 def _vector(x: HostArray | None) -> HostArray | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from flydsl.errors import DSLValueError
 
@@ -11,21 +11,24 @@ from .call import (
     Result,
     arrays_only,
     block_memory,
-    call_key,
     check_apart,
     described,
     dtype_of,
     fresh_like,
     has_clusters,
-    known_call,
+    launch,
     more_of,
     parks,
     recall,
     remember_call,
+    repeated,
     rows_in_place,
     rows_of,
 )
 from .form import PROCESSORS, SOME_TURNS, Form, form_of, in_a_ring, two_blocks
+
+if TYPE_CHECKING:
+    from flydsl.compiler.jit_function import JitFunction
 
 LONG_BYTES = 65536
 """Rows of 16-bit elements from which on shared memory is the better place; see `annotated.py`."""
@@ -65,54 +68,52 @@ def log_softmax_backward(y: HostArray, dy: HostArray, *, out: HostArray | None =
 
 
 def _forward(op: str, x: HostArray, out: HostArray | None, log: bool, stream: object) -> Given:
-    key = call_key(op, None, x) if out is None and stream is None else None
-    known = known_call(key)
-    made = known(x) if known is not None else None
-    if made is not None:
-        return made
+    key = None
+    if out is None and stream is None:
+        key, made = repeated(op, None, x)
+        if made is not None:
+            return made
     arrays_only(op, x=x, out=out)
     result = Result(op, "out", x, dtype_of(describe_rows(op, "x", x)), out)
     check_apart(op, "out", out, x=x)
     rows = {"x": matrix(x), "out": result.matrix}
     m, n = rows["x"].shape
     if m and n:
-        launch = _launcher(recall(op, rows, None, lambda: _form(op, rows, log)), m, n, log)
-        launch(rows["x"], rows["out"], **more_of(stream))
+        function, rest = _launcher(recall(op, rows, None, lambda: _form(op, rows, log)), m, n, log)
+        function(rows["x"], rows["out"], *rest, **more_of(stream))
         if key is not None:
-            _remember(key, m, n, launch, x)
+            _remember(key, m, n, function, rest, x)
     return result.done()
 
 
-def _launcher(form: Form | None, m: int, n: int, log: bool) -> Callable[..., None]:
+def _launcher(form: Form | None, m: int, n: int, log: bool) -> tuple[JitFunction, tuple[object, ...]]:
+    """What is launched, and its arguments behind the rows."""
     if form is None:
         from .annotated import softmax as softmax_in_shared_memory
 
-        return softmax_in_shared_memory
+        return softmax_in_shared_memory, ()
     from .softmax_kernels import softmax_rows
 
-    def launch(x: HostArray, out: HostArray, **more: object) -> None:
-        softmax_rows(x, out, m, n, log, form, **more)
-
-    return launch
+    return softmax_rows, (m, n, log, form)
 
 
-def _remember(key: object, m: int, n: int, launch: Callable[..., None], *given: Given) -> None:
+def _remember(
+    key: object, m: int, n: int, function: JitFunction, rest: tuple[object, ...], *given: Given
+) -> None:  # fmt: skip
     """Calls with one result, which is like the first argument."""
     if not all(map(rows_in_place, given)):
         return
     fresh, flat = fresh_like(given[0]), all(x.ndim == 2 for x in given)
 
-    def repeated(*given: Given) -> Given:
+    def call(*given: Given) -> Given:
         made = fresh(given[0])
         if made.data_ptr() & 15:  # the kernel was chosen for whole units
             return None
-        if flat:
-            launch(*given, made)
-        else:
-            launch(*(rows_of(x, m, n) for x in (*given, made)))
+        args = (*given, made, *rest) if flat else (*(rows_of(x, m, n) for x in (*given, made)), *rest)
+        launch(function, args)
         return made
 
-    remember_call(key, repeated)
+    remember_call(key, call)
 
 
 def _form(op: str, rows: dict[str, HostArray], log: bool) -> Form | None:
@@ -145,11 +146,11 @@ def describe_rows(op: str, name: str, x: HostArray) -> HostArray:
 
 
 def _backward(op: str, y: HostArray, dy: HostArray, out: HostArray | None, log: bool, stream: object) -> Given:
-    key = call_key(op, None, y, dy) if out is None and stream is None else None
-    known = known_call(key)
-    made = known(y, dy) if known is not None else None
-    if made is not None:
-        return made
+    key = None
+    if out is None and stream is None:
+        key, made = repeated(op, None, y, dy)
+        if made is not None:
+            return made
     arrays_only(op, y=y, dy=dy, out=out)
     dtype = dtype_of(describe_rows(op, "y", y))
     shaped(op, "dy", describe(op, "dy", dy, tuple(FLOATS)), y.shape, "y")
@@ -168,14 +169,10 @@ def _backward(op: str, y: HostArray, dy: HostArray, out: HostArray | None, log: 
 
         from .softmax_kernels import softmax_back
 
-        form = recall(op, rows, None, decide)
-
-        def launch(y: HostArray, dy: HostArray, dx: HostArray, **more: object) -> None:
-            softmax_back(y, dy, dx, m, n, log, form, **more)
-
-        launch(rows["y"], rows["dy"], rows["dx"], **more_of(stream))
+        rest = (m, n, log, recall(op, rows, None, decide))
+        softmax_back(rows["y"], rows["dy"], rows["dx"], *rest, **more_of(stream))
         if key is not None:
-            _remember(key, m, n, launch, y, dy)
+            _remember(key, m, n, softmax_back, rest, y, dy)
     return result.done()
 
 
