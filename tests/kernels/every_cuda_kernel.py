@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 # The folder of this file is on the path of a program.
+from attention.device import CALLS
 from library import CASES
 from matmul_checks import bound
 
@@ -32,5 +33,9 @@ if __name__ == "__main__":
         a, b = (torch.randn(shape, device="cuda").bfloat16() for shape in ((m, k), (k, n)))
         bound(matmul(a, b), a, b)
         print(f"matmul {m} x {n} x {k}", flush=True)
+    for what, call in CALLS.items():
+        if major == 9:
+            call(np.random.default_rng(), "cuda")
+            print(f"attention: {what}", flush=True)
     torch.cuda.synchronize()
     print("done")

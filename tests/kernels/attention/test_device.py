@@ -1,0 +1,22 @@
+"""Every attention kernel for Hopper on a GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from .device import CALLS
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("what", CALLS)
+def test_numbers_on_a_gpu(what: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cuda")
+    CALLS[what](rng, "cuda")
+
+
+@pytest.mark.parametrize("what", ["decode in pages of 16", "backward 64, packed"])
+def test_calls_are_right(what: str, rng: np.random.Generator, emulate):
+    """The references and how calls are made, where there is no GPU."""
+    emulate("sm_90a")
+    CALLS[what](rng, "cpu")
