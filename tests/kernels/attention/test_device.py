@@ -15,7 +15,7 @@ def test_numbers_on_a_gpu(what: str, rng: np.random.Generator, monkeypatch: pyte
     CALLS[what](rng, "cuda")
 
 
-@pytest.mark.parametrize("what", ["decode in pages of 16", "backward 64, packed"])
+@pytest.mark.parametrize("what", ["backward 64, packed"])
 def test_calls_are_right(what: str, rng: np.random.Generator, emulate):
     """The references and how calls are made, where there is no GPU."""
     emulate("sm_90a")
