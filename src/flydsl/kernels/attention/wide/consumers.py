@@ -25,70 +25,28 @@ import flydsl.expr as fx
 
 from ...matmul.hopper_out import swizzle
 from ...matmul.hopper_promote import release
-from ..backward_operands import accumulators, add_products, clear_rows, multiply
-from ..backward_steps import Reach, Sequence, bent, derive, kept, mask, masked, thin, weigh
+from ..backward_operands import accumulators, add_products, multiply
+from ..backward_steps import bent, derive, kept, mask, masked, thin, weigh
 from ..dropout import Drop
 from ..softmax import LOG2E, tanh
 from ..tile import span
 from .form import M, Wide
-
-
-class Room(NamedTuple):
-    """Shared memory and its barriers."""
-
-    keys: fx.Pointer
-    values: fx.Pointer
-    queries: fx.Pointer
-    grads: fx.Pointer
-    slopes: fx.Pointer
-    weights: fx.Pointer
-    sides: fx.Pointer
-    held: fx.nvgpu.MBarrier
-    """Of keys, and the next of values."""
-    full_q: fx.nvgpu.MBarrier
-    full_g: fx.nvgpu.MBarrier
-    empty_q: fx.nvgpu.MBarrier
-    empty_g: fx.nvgpu.MBarrier
-
-
-class Work(NamedTuple):
-    """What a block does: its place, the first step, and how many steps there are for each head that shares the keys."""
-
-    form: Wide
-    reach: Reach
-    block: fx.Int32
-    head: fx.Int32
-    batch: fx.Int32
-    low: fx.Int32
-    steps: fx.Int32
-    group: fx.Int32
-    here: Sequence
-    all_tiles: fx.Int32 | None
-
-    @property
-    def tiles(self) -> fx.Int32:
-        """Steps of all queries of a head, those of all sequences where they are packed."""
-        return fx.ceildiv(self.reach.queries, M) if self.all_tiles is None else self.all_tiles
-
-    def first(self) -> tuple[fx.Int32, fx.Int32]:
-        """A step's first query, and its place among the steps of all heads and sequences."""
-        line = self.here.batch_q * self.reach.heads + self.head * self.group
-        return self.low * M, line * self.tiles + self.here.tile + self.low
-
-    def after(self, row: fx.Int32, place: fx.Int32) -> tuple[fx.Int32, fx.Int32]:
-        """The same of the next step, which may be the next head's first."""
-        row = row + M
-        last = row == (self.low + self.steps) * M
-        return last.select(self.low * M, row), place + last.select(self.tiles - self.steps + 1, fx.Int32(1))
-
-    def rows_behind(self, row: fx.Int32, more: fx.Boolean) -> fx.Int32:
-        """Queries from the next step's first on; a whole step if there are no more."""
-        return more.select(self.reach.queries - self.after(row, row)[0], fx.Int32(M))
-
-    def line(self, place: fx.Int32) -> fx.Int32:
-        """A step's head, among those of all sequences."""
-        line = place // self.tiles
-        return line if self.all_tiles is None else line + self.batch * self.reach.heads
+from .room import (
+    Room,
+    Work,
+    clear,
+    cleared,
+    columns_of,
+    first_key,
+    fours_of,
+    in_fours,
+    own,
+    rows_of,
+    slopes_ready,
+    stage_of,
+    tiled,
+    weights_ready,
+)
 
 
 class Parts(NamedTuple):
@@ -98,51 +56,6 @@ class Parts(NamedTuple):
     turns: fx.Pointer | None
     consumer: int
     member: fx.Int32
-
-
-def weights_ready() -> fx.nvgpu.named_barrier:
-    return fx.nvgpu.named_barrier(1, 256)
-
-
-def slopes_ready() -> fx.nvgpu.named_barrier:
-    return fx.nvgpu.named_barrier(2, 256)
-
-
-def cleared() -> fx.nvgpu.named_barrier:
-    return fx.nvgpu.named_barrier(5, 256)
-
-
-def own(consumer: int) -> fx.nvgpu.named_barrier:
-    return fx.nvgpu.named_barrier(3 + consumer, 128)
-
-
-def rows_of(base: fx.Pointer, width: int, box: int, stages: int) -> fx.Tensor:
-    """(rows, columns, stage) of what lies in boxes of columns."""
-    layout = fx.make_layout((M, (box, width // box), stages), (box, (1, M * box), M * width))
-    return fx.make_view(fx.apply_swizzle(base, swizzle(2 * box)), layout)
-
-
-def columns_of(base: fx.Pointer, width: int, box: int, stages: int, columns: int) -> fx.Tensor:
-    """The same as (columns, rows, stage), the first `columns`."""
-    layout = fx.make_layout(((box, columns // box), M, stages), ((1, M * box), box, M * width))
-    return fx.make_view(fx.apply_swizzle(base, swizzle(2 * box)), layout)
-
-
-def tiled(
-    columns: int, dtype: type[fx.Numeric], a_from: str = "smem", major_a: str = "k", major_b: str = "k"
-) -> fx.TiledMma:
-    """Products of one warpgroup."""
-    atom = fx.nvgpu.WGMMA(columns, 16, dtype, a_from=a_from, major_a=major_a, major_b=major_b)
-    return fx.make_tiled_mma(fx.make_mma_atom(atom), fx.make_layout((1, 1, 1), (0, 0, 0)))
-
-
-def in_fours(base: fx.Pointer) -> fx.Tensor:
-    """Registers of a product in shared memory, (four, thread, which four): threads' units lie beside each other."""
-    return fx.make_view(base, fx.make_layout((4, 128, M // 8), (1, 4, 512)))
-
-
-def fours_of(x: fx.Tensor, columns: int) -> fx.Tensor:
-    return fx.make_view(fx.get_iter(x), fx.make_layout((4, columns // 8), (1, 4)))
 
 
 class Part(NamedTuple):
@@ -227,17 +140,6 @@ def add_part(part: Part, piece: int, to: Parts, work: Work, row: fx.Int32, place
         if to.member == 0:
             turn = cast("fx.Pointer", to.turns) + which
             fx.atomic_add(turn, 1, syncscope="device", ordering=fx.AtomicOrdering.AcqRel)
-
-
-@flyc.jit
-def clear(base: fx.Pointer, first: fx.Int32, d: int, box: int, consumer: int, tells: bool = False):
-    """Zeros for the rows from `first` on, if there are some, in front of a product of `consumer` that reads them."""
-    if first < M:
-        clear_rows(base, fx.max(first, 0), M, d, fx.thread_idx.x % 128, 128, box)
-        fx.nvgpu.fence_proxy_async()
-        own(consumer).sync()
-        if fx.const_expr(tells):
-            cleared().arrive()
 
 
 @flyc.jit
@@ -423,18 +325,6 @@ def rounded(to: fx.Tensor, weights: fx.Tensor, drop: Drop | None) -> None:
     to.store(kept(weights, drop).to(to.dtype).reshape(to.shape.unpack()))
 
 
-def stage_of(i: fx.Int32, stages: int) -> tuple[fx.Int32, fx.Int32]:
-    """A step's stage, and the phase of its barriers."""
-    if stages == 2:
-        return i & 1, i >> 1 & 1
-    return i % stages, i // stages % 2
-
-
-def first_key(work: Work, member: fx.Int32) -> fx.Int32:
-    """Of a thread's two, which are 8 apart."""
-    return work.block * M + member // 32 * 16 + member % 32 // 4
-
-
 @flyc.jit
 def put(out: fx.Pointer, sums: fx.Tensor, d: int, scale: fx.Float32 | None, work: Work):
     """Sums of a thread's keys, as far as there are keys and elements."""
@@ -453,4 +343,4 @@ def put(out: fx.Pointer, sums: fx.Tensor, d: int, scale: fx.Float32 | None, work
                 fx.nvgpu.store_global(out + (origin + 8 * j), fx.Vector.from_elements(made, out.dtype))
 
 
-__all__ = ["Room", "Work", "sum_keys", "sum_values"]
+__all__ = ["sum_keys", "sum_values"]

@@ -22,8 +22,9 @@ from ..fetching import load_map
 from ..rounding import UNIT, lanes_of, round_kernel, sides_kernel
 from ..tile import span
 from ..walk import pointer_of
-from .consumers import Room, Work, sum_keys, sum_values
+from .consumers import sum_keys, sum_values
 from .form import M, Wide
+from .room import Room, Work
 
 CONSUMERS = 2
 
