@@ -140,7 +140,22 @@ CAPPED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("lengths", "sizes", "dtype", "packed", "more"), [*PACKED, *SIZES, *CAPPED])
+WIDE = [
+    (([5, 0, 70, 1], [20, 3, 130, 0]), (2, 1, 256, 256), torch.bfloat16, (True, True), {}),
+    (([130, 0, 9, 20, 1], [40, 3, 50, 70, 1]), (2, 1, 192, 128), torch.float16, (True, True), {"causal": True}),
+    (([1, 9, 66], [70, 9, 200]), (1, 1, 128, 192), torch.bfloat16, (True, True), {"causal": True}),
+    (([50, 50, 50], [70, 9, 130]), (1, 1, 136, 72), torch.bfloat16, (False, True), {"window": (20, 10)}),
+    (([50, 64, 9], [70, 70, 70]), (2, 1, 192, 128), torch.float16, (True, False), {"window": (20, 10)}),
+    (([50, 7, 66], [33, 9, 70]), (2, 1, 192, 128), torch.bfloat16, (True, True), {"dropout": 0.3, "seed": 5}),
+    (([70, 7, 66], [133, 9, 150]), (2, 1, 192, 128), torch.bfloat16, (True, True),
+     {"deterministic": True, "window": (40, 0)}),
+    (([66, 66, 66], [20, 20, 20]), (1, 1, 256, 256), torch.bfloat16, (False, False), {"softcap": 4.0, "scale": 0.3}),
+    (([70, 1, 9], [30, 3, 80]), (2, 1, 192, 128), torch.float16, (True, True),
+     {"causal": True, "softcap": 0.7, "dropout": 0.25, "seed": 77}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("lengths", "sizes", "dtype", "packed", "more"), [*PACKED, *SIZES, *CAPPED, *WIDE])
 def test_every_sequence(lengths, sizes, dtype, packed, more, rng, emulate, poisoned, monkeypatch: pytest.MonkeyPatch):
     emulate("sm_90a")
     monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")

@@ -194,17 +194,28 @@ def test_several_values_are_added(arch: str, emulate):
     np.testing.assert_array_equal(y, np.arange(8) + 32 * np.array([1.5, 2.5, 2.5, 3.5] * 2))
 
 
-@pytest.mark.parametrize(("d", "dv", "cluster"), [(192, 128, 1), (192, 192, 2), (256, 256, 1), (256, 256, 2)])
+@pytest.mark.parametrize(
+    ("d", "dv", "cluster", "more"),
+    [
+        (192, 128, 1, {}),
+        (192, 192, 2, {}),
+        (256, 256, 1, {}),
+        (256, 256, 2, {}),
+        (256, 256, 2, {"packed_q": True, "packed_k": True}),
+        (256, 256, 2, {"softcap": True}),
+    ],
+)
 @pytest.mark.parametrize("right", [False, True])
-def test_gradients_of_long_rows_fit_registers(d: int, dv: int, cluster: int, right: bool):
+def test_gradients_of_long_rows_fit_registers(d: int, dv: int, cluster: int, more: dict[str, bool], right: bool):
     if tools.try_find_tool("ptxas") is None:
         pytest.skip("no ptxas on this machine")
-    form = Wide(d, dv, right, False, cluster=cluster).in_order()
+    form = Wide(d, dv, right, False, cluster=cluster, **more).in_order()
     q, v = (torch.zeros(1, 128, 1, x, dtype=torch.bfloat16) for x in (d, dv))
     sums = torch.zeros(128 * form.width)
     strides = [d, d, 128 * d] * 2 + [dv, dv, 128 * dv] * 3
-    numbers = 1, 128, 128, 1, 1, *strides, 0, 0, 1.0, 0, 0, 1.0, form
-    given = q, q, v, v, v, sums, sums, sums, None, q, q, v, *numbers
+    numbers = 128, 128, 1, 1, 1, 128, 128, 1, 1, *strides, 0, 0, 1.0, 1.0, 0, 0, 1.0, form
+    cu = torch.zeros(2, dtype=torch.int32) if form.packed_k else None
+    given = q, q, v, v, v, sums, sums, sums, None, q, q, v, cu, cu, *numbers
     text = flyc.compile(hopper_backward_wide, *given, target="cuda:sm_90a").artifact.binary("ptx").decode()
     _, log = ptx.assemble(text, "sm_90a")
     assert "serialized" not in log

@@ -76,47 +76,32 @@ def attention_backward(
         return dq, dk, dv
     more = () if stream is None else (stream,)
     packed = dict.fromkeys(("q", "out", "grad"), request.packed_q) | dict.fromkeys(("k", "v"), request.packed_k)
-    if target_of(request.q).hopper and _on_hopper(request, known):
-        from .hopper_backward import hopper_backward
+    narrow = _on_hopper(request, known)
+    if target_of(request.q).hopper and (narrow or _on_hopper_wide(request, known)):
+        sides_of = request.right is not None, request.left is not None, deterministic, engine_takes(known["out"])
+        packs_and_cap = request.packed_q, request.packed_k, request.softcap != 0
+        if narrow:
+            from .hopper_backward import hopper_backward as launch
 
-        wide = engine_takes(known["out"])
-        form = form_for(
-            request.d, request.right is not None, request.left is not None, deterministic, wide, request.dropout,
-            request.packed_q, request.packed_k, request.dv, request.softcap != 0,
-        )  # fmt: skip
+            form = form_for(request.d, request.dv, *sides_of, request.dropout, *packs_and_cap)
+        else:
+            from .wide.hopper import hopper_backward_wide as launch
+
+            form = wide_form_for(request.d, request.dv, *sides_of, request.dropout, *packs_and_cap, keys > 64)
         packs = request.packed_q
         tiles = request.queries // form.m + request.batches if packs else -(-request.queries // form.m)
         long, rows_q, rows_k = tiles * form.m, request.queries, request.keys
         batches_q, batches_k = (1 if packed else request.batches for packed in (packs, request.packed_k))
         lines = batches_q * request.heads
-        sums = empty(q, (lines * long * request.d,), "float32", "attention_backward")
+        sums = empty(q, (lines * long * form.sums.room,), "float32", "attention_backward")
         turns = _zeros(q, (lines * tiles * 2,)) if form.ordered else None
         sides = scratch(q, "attention sides", lines * 2 * long, "float32", stream)
         steps = [s for name in ("q", "k", "v", "out", "grad") for s in engine_strides(known[name], packed[name])]
-        cast("Launch", hopper_backward)(
+        cast("Launch", launch)(
             q, k, v, out, grad, lse, sides, sums, turns, dq, dk, dv,
             *(None if x is None else one_piece(x) for x in (cu_seqlens_q, cu_seqlens_k)), rows_q, rows_k, batches_q,
             batches_k, request.batches, queries, keys, request.heads, request.kv_heads, *steps, request.right or 0,
             request.left or 0, request.scale, request.softcap, *drop, form, *more,
-        )  # fmt: skip
-        return dq, dk, dv
-    if target_of(request.q).hopper and _on_hopper_wide(request, known):
-        from .wide.hopper import hopper_backward_wide
-
-        wide = wide_form_for(
-            request.d, request.dv, request.right is not None, request.left is not None, deterministic,
-            engine_takes(known["out"]), request.dropout, request.keys > 64,
-        )  # fmt: skip
-        long = -(-request.queries // wide.m) * wide.m
-        lines = request.batches * request.heads
-        sums = empty(q, (lines * long * wide.width,), "float32", "attention_backward")
-        turns = _zeros(q, (lines * long // wide.m * 2,)) if wide.ordered else None
-        sides = scratch(q, "attention sides", lines * 2 * long, "float32", stream)
-        steps = [s for name in ("q", "k", "v", "out", "grad") for s in engine_strides(known[name], False)]
-        cast("Launch", hopper_backward_wide)(
-            q, k, v, out, grad, lse, sides, sums, turns, dq, dk, dv, request.batches, request.queries, request.keys,
-            request.heads, request.kv_heads, *steps, request.right or 0, request.left or 0, request.scale, *drop, wide,
-            *more,
         )  # fmt: skip
         return dq, dk, dv
     from .plain_backward import Kind, plain_backward
@@ -149,15 +134,15 @@ def _same(x: tuple[object, ...]) -> tuple[object, ...]:
 @lru_cache(64)
 def form_for(
     d: int,
+    dv: int,
     right: bool,
     left: bool,
     ordered: bool,
     wide: bool,
     dropout: bool,
-    packed_q: bool = False,
-    packed_k: bool = False,
-    dv: int = 0,
-    softcap: bool = False,
+    packed_q: bool,
+    packed_k: bool,
+    softcap: bool,
 ) -> Sides:
     """Queries of a step: as many as there are registers for."""
     from .backward_steps import Sides
@@ -170,22 +155,36 @@ def form_for(
 
 @lru_cache(64)
 def wide_form_for(
-    d: int, dv: int, right: bool, left: bool, ordered: bool, wide: bool, dropout: bool, several: bool
+    d: int,
+    dv: int,
+    right: bool,
+    left: bool,
+    ordered: bool,
+    wide: bool,
+    dropout: bool,
+    packed_q: bool,
+    packed_k: bool,
+    softcap: bool,
+    several: bool,
 ) -> Wide:
     """Blocks that wait for each other's sums do not wait for each other's queries, too."""
     from .wide.form import CLUSTER, Wide
 
     cluster = CLUSTER if several and not ordered else 1
-    return Wide(d, dv, right, left, ordered, wide, dropout, cluster).in_order()
+    return Wide(
+        d, dv, right, left, ordered, wide, dropout, cluster, packed_q=packed_q, packed_k=packed_k, softcap=softcap
+    ).in_order()  # fmt: skip
 
 
 def _on_hopper_wide(request: Request, known: dict[str, Array]) -> bool:
     """Whether the tensor cores' kernel of long rows takes it: 16-bit types, up to 256 elements, more than 128 of keys
     or of values, rows of 16-byte units."""
     r = request
-    if r.q.dtype not in HALF or r.d % 8 or r.dv % 8 or not 128 < max(r.d, r.dv) <= 256 or r.softcap:
+    if r.q.dtype not in HALF or r.d % 8 or r.dv % 8 or not 128 < max(r.d, r.dv) <= 256:
         return False
-    if r.packed_q or r.packed_k or r.bias is not None or r.alibi is not None:
+    if r.softcap and not 1e-8 <= r.softcap <= 1e8:
+        return False
+    if r.bias is not None or r.alibi is not None:
         return False
     takes = all(engine_takes(known[name]) for name in ("q", "k", "v", "grad"))
     return takes and known["out"].strides[-1] == 1 and 1e-8 <= r.scale <= 1e8

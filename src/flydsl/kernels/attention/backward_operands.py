@@ -45,9 +45,10 @@ def turned(base: fx.Pointer, form: Sides, d: int) -> fx.Tensor:
 
 
 @flyc.jit
-def clear_rows(base: fx.Pointer, first: fx.Int32, rows: int, d: int, tid: fx.Int32, threads: int):
-    """Zeros for the rows from `first` on: they are another sequence's, and weights of 0 must not make NaN of them."""
-    wide = span(d)
+def clear_rows(base: fx.Pointer, first: fx.Int32, rows: int, d: int, tid: fx.Int32, threads: int, wide: int = 0):
+    """Zeros for the rows from `first` on: they are another sequence's, and weights of 0 must not make NaN of them.
+    Boxes have `wide` columns, or what divides `d`."""
+    wide = wide or span(d)
     whole, units = fx.make_layout(8, 1), rows * wide // 8
     zeros = fx.make_rmem_tensor(whole, base.dtype)
     zeros.fill(0.0)

@@ -8,6 +8,11 @@ same places of a product; scores' gradients to both, for dQ. There is one room f
   them, has ended: the first has waited for it before it weighs scores, the second before it meets.
 
 Neither barrier is met twice by one side alone, for the same reasons.
+
+Zeros take the place of what lies behind a packed sequence's end. The first consumer writes those of keys and queries,
+in front of scores; the second, which comes to `weights_ready` before it reads them, those of values and of the result's
+gradients. For these the first waits at `cleared`, in front of `weights_ready`: the second is behind that when it comes
+to `cleared` again.
 """
 
 from __future__ import annotations
@@ -21,57 +26,27 @@ import flydsl.expr as fx
 from ...matmul.hopper_out import swizzle
 from ...matmul.hopper_promote import release
 from ..backward_operands import accumulators, add_products, multiply
-from ..backward_steps import Reach, derive, kept, mask, masked, thin, weigh
+from ..backward_steps import bent, derive, kept, mask, masked, thin, weigh
 from ..dropout import Drop
-from ..softmax import LOG2E
+from ..softmax import LOG2E, tanh
 from ..tile import span
 from .form import M, Wide
-
-
-class Room(NamedTuple):
-    """Shared memory and its barriers."""
-
-    keys: fx.Pointer
-    values: fx.Pointer
-    queries: fx.Pointer
-    grads: fx.Pointer
-    slopes: fx.Pointer
-    weights: fx.Pointer
-    sides: fx.Pointer
-    held: fx.nvgpu.MBarrier
-    """Of keys, and the next of values."""
-    full_q: fx.nvgpu.MBarrier
-    full_g: fx.nvgpu.MBarrier
-    empty_q: fx.nvgpu.MBarrier
-    empty_g: fx.nvgpu.MBarrier
-
-
-class Work(NamedTuple):
-    """What a block does: its place, the first step, and how many steps there are for each head that shares the keys."""
-
-    form: Wide
-    reach: Reach
-    block: fx.Int32
-    head: fx.Int32
-    batch: fx.Int32
-    low: fx.Int32
-    steps: fx.Int32
-    group: fx.Int32
-
-    @property
-    def tiles(self) -> fx.Int32:
-        """Steps of all queries."""
-        return fx.ceildiv(self.reach.queries, M)
-
-    def first(self) -> tuple[fx.Int32, fx.Int32]:
-        """A step's first query, and its place among the steps of all heads and sequences."""
-        return self.low * M, (self.batch * self.reach.heads + self.head * self.group) * self.tiles + self.low
-
-    def after(self, row: fx.Int32, place: fx.Int32) -> tuple[fx.Int32, fx.Int32]:
-        """The same of the next step, which may be the next head's first."""
-        row = row + M
-        last = row == (self.low + self.steps) * M
-        return last.select(self.low * M, row), place + last.select(self.tiles - self.steps + 1, fx.Int32(1))
+from .room import (
+    Room,
+    Work,
+    clear,
+    cleared,
+    columns_of,
+    first_key,
+    fours_of,
+    in_fours,
+    own,
+    rows_of,
+    slopes_ready,
+    stage_of,
+    tiled,
+    weights_ready,
+)
 
 
 class Parts(NamedTuple):
@@ -81,47 +56,6 @@ class Parts(NamedTuple):
     turns: fx.Pointer | None
     consumer: int
     member: fx.Int32
-
-
-def weights_ready() -> fx.nvgpu.named_barrier:
-    return fx.nvgpu.named_barrier(1, 256)
-
-
-def slopes_ready() -> fx.nvgpu.named_barrier:
-    return fx.nvgpu.named_barrier(2, 256)
-
-
-def own(consumer: int) -> fx.nvgpu.named_barrier:
-    return fx.nvgpu.named_barrier(3 + consumer, 128)
-
-
-def rows_of(base: fx.Pointer, width: int, box: int, stages: int) -> fx.Tensor:
-    """(rows, columns, stage) of what lies in boxes of columns."""
-    layout = fx.make_layout((M, (box, width // box), stages), (box, (1, M * box), M * width))
-    return fx.make_view(fx.apply_swizzle(base, swizzle(2 * box)), layout)
-
-
-def columns_of(base: fx.Pointer, width: int, box: int, stages: int, columns: int) -> fx.Tensor:
-    """The same as (columns, rows, stage), the first `columns`."""
-    layout = fx.make_layout(((box, columns // box), M, stages), ((1, M * box), box, M * width))
-    return fx.make_view(fx.apply_swizzle(base, swizzle(2 * box)), layout)
-
-
-def tiled(
-    columns: int, dtype: type[fx.Numeric], a_from: str = "smem", major_a: str = "k", major_b: str = "k"
-) -> fx.TiledMma:
-    """Products of one warpgroup."""
-    atom = fx.nvgpu.WGMMA(columns, 16, dtype, a_from=a_from, major_a=major_a, major_b=major_b)
-    return fx.make_tiled_mma(fx.make_mma_atom(atom), fx.make_layout((1, 1, 1), (0, 0, 0)))
-
-
-def in_fours(base: fx.Pointer) -> fx.Tensor:
-    """Registers of a product in shared memory, (four, thread, which four): threads' units lie beside each other."""
-    return fx.make_view(base, fx.make_layout((4, 128, M // 8), (1, 4, 512)))
-
-
-def fours_of(x: fx.Tensor, columns: int) -> fx.Tensor:
-    return fx.make_view(fx.get_iter(x), fx.make_layout((4, columns // 8), (1, 4)))
 
 
 class Part(NamedTuple):
@@ -210,7 +144,13 @@ def add_part(part: Part, piece: int, to: Parts, work: Work, row: fx.Int32, place
 
 @flyc.jit
 def sum_values(
-    room: Room, work: Work, drop: Drop | None, sums_q: fx.Pointer, turns: fx.Pointer | None, out: fx.Pointer
+    room: Room,
+    work: Work,
+    drop: Drop | None,
+    cap: fx.Float32 | None,
+    sums_q: fx.Pointer,
+    turns: fx.Pointer | None,
+    out: fx.Pointer,
 ):
     """Scores and weights, dV, and the first half of dQ's columns."""
     nv, form, reach, dtype = fx.nvgpu, work.form, work.reach, room.keys.dtype
@@ -228,29 +168,45 @@ def sum_values(
     handed = in_fours(room.weights)
     sums.fill(0.0)
     key = first_key(work, member)
-    factor, scale = reach.scale * LOG2E, None
+    factor, inner, scale = reach.scale * LOG2E, reach.scale, None
+    if fx.const_expr(cap is not None):
+        factor, inner = cast("fx.Float32", cap) * LOG2E, reach.scale / cast("fx.Float32", cap)
     if fx.const_expr(drop is not None):
         scale = cast("Drop", drop).factor
     count = work.steps * work.group
     if count > 0:
         room.held.wait(0)
+        if fx.const_expr(form.packed_k):
+            clear(room.keys, reach.keys - work.block * M, width, form.box, 0)
         room.full_q.wait(0)
+        if fx.const_expr(form.packed_q):
+            clear(room.queries, reach.queries - work.low * M, width, span(width), 0)
         multiply(scores_mma, scores, keys, queries[None, None, None, 0], width // 16)
         row, at = work.first()
         for i in range(count):
             stage, phase = stage_of(i, stages)
             nv.wgmma_wait(0, scores)
+            if fx.const_expr(form.softcap):
+                scores.store(tanh(scores.load(), inner, "afn"))
             side = room.sides + (stage * (2 * M) + member % 4 * 2)
             if masked(work.block, row, form, reach, M):
                 mask(scores, fx.Float32(-1e30) / factor, key, row + member % 4 * 2, form, reach)
+            slant = bent(scores) if form.softcap else None
             weigh(scores, side, factor)
             if fx.const_expr(drop is not None):
-                thin(scores, cast("Drop", drop), at // work.tiles, row + member % 4 * 2, key)
+                thin(scores, cast("Drop", drop), work.line(at), row + member % 4 * 2, key)
+            if fx.const_expr(slant is not None):
+                rounded(weights, scores, drop)
+                scores.store(scores.load() * cast("fx.Vector", slant))
+            if fx.const_expr(form.packed_q):
+                if reach.queries - row < M:
+                    cleared().sync()
             units = fours_of(scores, M)
             for j in fx.range_constexpr(M // 8):
                 fx.copy(four, units[None, j], handed[None, member, j])
             weights_ready().arrive()
-            weights.store(kept(scores, drop).to(dtype).reshape(weights.shape.unpack()))
+            if fx.const_expr(slant is None):
+                rounded(weights, scores, drop)
             room.full_g[stage].wait(phase)
             # Behind the last step comes its own first product again, which nobody reads: its stage is filled no more.
             after, after_phase = stage_of(fx.min(i + 1, count - 1), stages)
@@ -258,8 +214,13 @@ def sum_values(
             def add_sums(stage: fx.Int32 = stage) -> None:
                 add_products(sums_mma, sums, weights, grads[None, None, None, stage], M // 16)
 
-            def next_scores(stage: fx.Int32 = after, phase: fx.Int32 = after_phase) -> None:
+            def next_scores(
+                stage: fx.Int32 = after, phase: fx.Int32 = after_phase, i: fx.Int32 = i, row: fx.Int32 = row
+            ) -> None:
                 room.full_q[stage].wait(phase)
+                if form.packed_q:
+                    rest = work.rows_behind(row, i + 1 < count)
+                    clear(room.queries + stage * (M * width), rest, width, span(width), 0)
                 multiply(scores_mma, scores, keys, queries[None, None, None, stage], width // 16)
 
             def free(stage: fx.Int32 = stage) -> None:
@@ -307,7 +268,11 @@ def sum_keys(room: Room, work: Work, drop: Drop | None, sums_q: fx.Pointer, turn
     if count > 0:
         room.held[0].wait(0)
         room.held[1].wait(0)
+        if fx.const_expr(form.packed_k):
+            clear(room.values, reach.keys - work.block * M, form.width_v, wide, 1)
         room.full_g.wait(0)
+        if fx.const_expr(form.packed_q):
+            clear(room.grads, reach.queries - work.low * M, form.width_v, wide, 1, tells=True)
         multiply(slopes_mma, slopes, values, grads[None, None, None, 0], form.width_v // 16)
         row, at = work.first()
         for i in range(count):
@@ -332,8 +297,13 @@ def sum_keys(room: Room, work: Work, drop: Drop | None, sums_q: fx.Pointer, turn
             def add_sums(stage: fx.Int32 = stage) -> None:
                 add_products(sums_mma, sums, operand, queries[None, None, None, stage], M // 16)
 
-            def next_slopes(stage: fx.Int32 = after, phase: fx.Int32 = after_phase) -> None:
+            def next_slopes(
+                stage: fx.Int32 = after, phase: fx.Int32 = after_phase, i: fx.Int32 = i, row: fx.Int32 = row
+            ) -> None:
                 room.full_g[stage].wait(phase)
+                if form.packed_q:
+                    rest = work.rows_behind(row, i + 1 < count)
+                    clear(room.grads + stage * (M * form.width_v), rest, form.width_v, wide, 1, tells=True)
                 multiply(slopes_mma, slopes, values, grads[None, None, None, stage], form.width_v // 16)
 
             def free(stage: fx.Int32 = stage) -> None:
@@ -350,16 +320,9 @@ def sum_keys(room: Room, work: Work, drop: Drop | None, sums_q: fx.Pointer, turn
         put(out, sums, form.d, None, work)
 
 
-def stage_of(i: fx.Int32, stages: int) -> tuple[fx.Int32, fx.Int32]:
-    """A step's stage, and the phase of its barriers."""
-    if stages == 2:
-        return i & 1, i >> 1 & 1
-    return i % stages, i // stages % 2
-
-
-def first_key(work: Work, member: fx.Int32) -> fx.Int32:
-    """Of a thread's two, which are 8 apart."""
-    return work.block * M + member // 32 * 16 + member % 32 // 4
+def rounded(to: fx.Tensor, weights: fx.Tensor, drop: Drop | None) -> None:
+    """What is left of weights, as an operand."""
+    to.store(kept(weights, drop).to(to.dtype).reshape(to.shape.unpack()))
 
 
 @flyc.jit
@@ -369,7 +332,8 @@ def put(out: fx.Pointer, sums: fx.Tensor, d: int, scale: fx.Float32 | None, work
     member = fx.nvgpu.uniform(fx.thread_idx.x % 128 // 32) * 32 + fx.thread_idx.x % 32
     reach = work.reach
     key = first_key(work, member)
-    line = ((fx.Int64(work.batch) * fx.Int64(reach.keys) + key) * fx.Int64(reach.kv_heads) + fx.Int64(work.head)) * d
+    first = fx.Int64(work.here.first_k) if work.form.packed_k else fx.Int64(work.batch) * fx.Int64(reach.keys)
+    line = ((first + key) * fx.Int64(reach.kv_heads) + fx.Int64(work.head)) * d
     for r in fx.range_constexpr(2):
         if key + 8 * r < reach.keys:
             origin = line + (fx.Int64(reach.kv_heads) * (8 * r * d) + member % 4 * 2)
@@ -379,4 +343,4 @@ def put(out: fx.Pointer, sums: fx.Tensor, d: int, scale: fx.Float32 | None, work
                 fx.nvgpu.store_global(out + (origin + 8 * j), fx.Vector.from_elements(made, out.dtype))
 
 
-__all__ = ["Room", "Work", "sum_keys", "sum_values"]
+__all__ = ["sum_keys", "sum_values"]

@@ -32,6 +32,10 @@ class Wide(NamedTuple):
     d(q); (a)dd that, and (f)ree the stage. Its half of dQ has as many pieces as there are."""
     order_keys: str = "snfqa"
     """The same of the consumer of keys."""
+    packed_q: bool = False
+    """Sequences of queries lie one behind the other."""
+    packed_k: bool = False
+    softcap: bool = False
 
     def in_order(self) -> Wide:
         """The fastest of ten on an H200. dQ has two pieces, if these are whole boxes: more would be in registers."""
@@ -50,10 +54,6 @@ class Wide(NamedTuple):
     @property
     def sums(self) -> Sums:
         return Sums(self.d, self.dv, M, self.columns, self.columns, self.width, self.wide)
-
-    @property
-    def packed_k(self) -> bool:
-        return False
 
     @property
     def width_v(self) -> int:

@@ -6,7 +6,8 @@ in registers. Sums of 256 columns are half of a thread's registers: one consumer
 other dK, with the gradients of weights and of scores (`consumers.py`). Each computes half of the columns
 of dQ and adds it to sums in memory, in f32.
 
-Blocks of a cluster have neighbouring keys. Each fetches half of the queries' rows for both.
+Blocks of a cluster have neighbouring keys, of one sequence. Each fetches half of the queries' rows for both. Of packed
+sequences, clusters are counted for the longest: those behind the end of a sequence's keys have no steps.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from ...matmul.hopper_factors import advance
-from ..backward_steps import Reach, steps_of
+from ..backward_steps import Reach, sequence_of, steps_of
 from ..dropout import Drop
 from ..fetching import load_map
 from ..rounding import UNIT, lanes_of, round_kernel, sides_kernel
 from ..tile import span
 from ..walk import pointer_of
-from .consumers import Room, Work, sum_keys, sum_values
+from .consumers import sum_keys, sum_values
 from .form import M, Wide
+from .room import Room, Work
 
 CONSUMERS = 2
 
@@ -38,6 +40,10 @@ def wide_kernel(
     turns: fx.Pointer | None,
     dk: fx.Pointer,
     dv: fx.Pointer,
+    cu_q: fx.Pointer | None,
+    cu_k: fx.Pointer | None,
+    all_tiles: fx.Int32 | None,
+    cap: fx.Float32 | None,
     drop: Drop | None,
     dtype: type[fx.Numeric],
     form: fx.Constexpr[Wide],
@@ -75,28 +81,32 @@ def wide_kernel(
     if role == 0:
         nv.setmaxnreg(24, increase=False)
         if nv.leader(tid):
-            block, head, batch = fx.block_idx
-            work = work_of(form, reach)
-            group, low = work.group, work.low
-            held[0].expect_tx(2 * M * width)
-            bring(load_k, keys, held[0], block * M, head, batch, width, form.box, 1, fx.Int32(0), None)
-            held[1].expect_tx(2 * M * width_v)
-            bring(load_v, values, held[1], block * M, head, batch, width_v, span(width_v), 1, fx.Int32(0), None)
+            _, head, _ = fx.block_idx
+            work = work_of(form, reach, cu_q, cu_k, all_tiles)
+            group, low, here = work.group, work.low, work.here
+            if fx.const_expr(form.packed_q or form.packed_k):
+                # Nobody waits for what there are no steps for.
+                if work.steps > 0:
+                    hold(load_k, load_v, keys, values, held, work)
+            else:
+                hold(load_k, load_v, keys, values, held, work)
             stage, phase = fx.Int32(0), fx.Int32(1)
             for i in range(work.steps * group):
                 which = i // fx.max(work.steps, 1)
                 row, from_head = (low + i - which * work.steps) * M, head * group + which
-                line = batch * reach.heads + from_head
+                line, at = here.batch_q * reach.heads + from_head, here.first_q + row
                 empty_q[stage].wait(phase)
                 full_q[stage].expect_tx(2 * M * width + 2 * 4 * M)
                 to, side = queries + stage * (M * width), sides + stage * (2 * M)
-                bring(load_q, to, full_q[stage], row, from_head, batch, width, span(width), cluster, rank, mask)
+                bring(load_q, to, full_q[stage], at, from_head, here.batch_q, width, span(width), cluster, rank, mask)
                 for x in fx.range_constexpr(2 // cluster):
-                    load_sides.load((line, rank + x, row), side + (rank + x) * M, full_q[stage], multicast=mask)
+                    which_side = (line, rank + x, here.tile * M + row)
+                    load_sides.load(which_side, side + (rank + x) * M, full_q[stage], multicast=mask)
                 empty_g[stage].wait(phase)
                 full_g[stage].expect_tx(2 * M * width_v)
                 to = grads + stage * (M * width_v)
-                bring(load_grad, to, full_g[stage], row, from_head, batch, width_v, span(width_v), cluster, rank, mask)
+                box = span(width_v)
+                bring(load_grad, to, full_g[stage], at, from_head, here.batch_q, width_v, box, cluster, rank, mask)
                 stage, phase = advance(stage, phase, stages)
             if fx.const_expr(cluster > 1):
                 # Nobody leaves while another block may still count on a barrier here, or write.
@@ -110,18 +120,41 @@ def wide_kernel(
             keys, values, queries, grads, slopes, weights, sides, held, full_q, full_g, empty_q, empty_g
         )  # fmt: skip
         if role == 1:
-            sum_values(room, work_of(form, reach), drop, sums, turns, dv)
+            sum_values(room, work_of(form, reach, cu_q, cu_k, all_tiles), drop, cap, sums, turns, dv)
         else:
-            sum_keys(room, work_of(form, reach), drop, sums, turns, dk)
+            sum_keys(room, work_of(form, reach, cu_q, cu_k, all_tiles), drop, sums, turns, dk)
 
 
-def work_of(form: Wide, reach: Reach) -> Work:
+def work_of(
+    form: Wide, reach: Reach, cu_q: fx.Pointer | None, cu_k: fx.Pointer | None, all_tiles: fx.Int32 | None
+) -> Work:
     """Blocks of a cluster have the same steps."""
     block, head, batch = fx.block_idx
+    here, reach = sequence_of(batch, M, cu_q, cu_k, reach)
     # What depends on this is each role's own, and not in registers where others begin.
     reach = reach._replace(queries=fx.nvgpu.uniform(reach.queries))
+    if form.packed_k:
+        reach = reach._replace(keys=fx.nvgpu.uniform(reach.keys))
     low, high = steps_of(block // form.cluster, form, reach, M * form.cluster)
-    return Work(form, reach, block, head, batch, low, fx.max(high - low, 0), reach.heads // reach.kv_heads)
+    group = reach.heads // reach.kv_heads
+    return Work(form, reach, block, head, batch, low, fx.max(high - low, 0), group, here, all_tiles)
+
+
+def hold(
+    load_k: fx.nvgpu.TmaAtom,
+    load_v: fx.nvgpu.TmaAtom,
+    keys: fx.Pointer,
+    values: fx.Pointer,
+    held: fx.nvgpu.MBarrier,
+    work: Work,
+) -> None:
+    """Keys and values of the block."""
+    form, here = work.form, work.here
+    row, zero, wide = here.first_k + work.block * M, fx.Int32(0), span(form.width_v)
+    held[0].expect_tx(2 * M * form.width)
+    bring(load_k, keys, held[0], row, work.head, here.batch_k, form.width, form.box, 1, zero, None)
+    held[1].expect_tx(2 * M * form.width_v)
+    bring(load_v, values, held[1], row, work.head, here.batch_k, form.width_v, wide, 1, zero, None)
 
 
 def bring(
@@ -158,6 +191,12 @@ def hopper_backward_wide(
     dq: fx.Tensor,
     dk: fx.Tensor,
     dv: fx.Tensor,
+    cu_q: fx.Tensor | None,
+    cu_k: fx.Tensor | None,
+    rows_q: fx.Int32,
+    rows_k: fx.Int32,
+    batches_q: fx.Int32,
+    batches_k: fx.Int32,
     batches: fx.Int32,
     queries: fx.Int32,
     keys: fx.Int32,
@@ -181,6 +220,7 @@ def hopper_backward_wide(
     right: fx.Int32,
     left: fx.Int32,
     scale: fx.Float32,
+    softcap: fx.Float32,
     seed: fx.Int64,
     cut: fx.Int64,
     factor: fx.Float32,
@@ -188,26 +228,32 @@ def hopper_backward_wide(
     stream: fx.Stream = fx.Stream(None),
 ):
     """Gradients are contiguous. `sides` has room for two numbers of each query, rounded up to a step, and `sums` for
-    `form.width` of f32 of each; `turns` are zeros, two for each head's steps, where sums have an order."""
+    `form.width` of f32 of each; `turns` are zeros, two for each head's steps, where sums have an order.
+
+    `rows_*` and `batches_*` are those of the arrays; `queries`, `keys` and `batches` those of the sequences, the
+    longest where they are packed."""
     nv, d, dim_v, cluster = fx.nvgpu, form.d, form.dv, form.cluster
-    long = fx.ceildiv(queries, M) * M
-    lines = batches * heads
+    long = (rows_q // M + batches if form.packed_q else fx.ceildiv(queries, M)) * M
+    lines = batches_q * heads
     box_q, box_v, rows = span(form.width), span(form.width_v), M // cluster
-    load_q = load_map(q, queries, d, heads, batches, (row_q, head_q, batch_q), rows, wide=box_q)
-    load_grad = load_map(grad, queries, dim_v, heads, batches, (row_grad, head_grad, batch_grad), rows, wide=box_v)
-    load_k = load_map(k, keys, d, kv_heads, batches, (row_k, head_k, batch_k), M, wide=form.box)
-    load_v = load_map(v, keys, dim_v, kv_heads, batches, (row_v, head_v, batch_v), M, wide=box_v)
+    load_q = load_map(q, rows_q, d, heads, batches_q, (row_q, head_q, batch_q), rows, wide=box_q)
+    load_grad = load_map(grad, rows_q, dim_v, heads, batches_q, (row_grad, head_grad, batch_grad), rows, wide=box_v)
+    load_k = load_map(k, rows_k, d, kv_heads, batches_k, (row_k, head_k, batch_k), M, wide=form.box)
+    load_v = load_map(v, rows_k, dim_v, kv_heads, batches_k, (row_v, head_v, batch_v), M, wide=box_v)
     two = fx.make_layout((lines, 2, long), (fx.Int64(long) * 2, fx.Int64(long), 1))
     load_sides = nv.make_tma_atom(nv.TMALoad(), fx.make_view(fx.get_iter(sides), two), None, (1, 1, M))
-    all_rows = lines * long
+    # Packed sequences have a line of blocks each, as long as the longest.
+    all_rows = fx.ceildiv(queries, M) * M if form.packed_q else lines * long
+    over = (heads, batches) if form.packed_q else ()
     sides_kernel(
-        fx.get_iter(out), fx.get_iter(grad), fx.get_iter(lse), fx.get_iter(sides), fx.get_iter(sums), None, form.sums,
-        queries, heads, long, all_rows, batch_out, row_out, head_out, batch_grad, row_grad, head_grad,
-    ).launch(grid=fx.ceildiv(all_rows, 128 // lanes_of(dim_v)), block=128, stream=stream)  # fmt: skip
+        fx.get_iter(out), fx.get_iter(grad), fx.get_iter(lse), fx.get_iter(sides), fx.get_iter(sums), pointer_of(cu_q),
+        form.sums, rows_q, heads, long, all_rows, batch_out, row_out, head_out, batch_grad, row_grad, head_grad,
+    ).launch(grid=(fx.ceildiv(all_rows, 128 // lanes_of(dim_v)), *over), block=128, stream=stream)  # fmt: skip
     reach = Reach(queries, keys, heads, kv_heads, right, left, scale)
     wide_kernel(
         load_q, load_k, load_v, load_grad, load_sides, fx.get_iter(sums), pointer_of(turns), fx.get_iter(dk),
-        fx.get_iter(dv), Drop(seed, cut, factor) if form.dropout else None, q.dtype, form, reach,
+        fx.get_iter(dv), pointer_of(cu_q), pointer_of(cu_k), long // M if form.packed_q else None,
+        softcap if form.softcap else None, Drop(seed, cut, factor) if form.dropout else None, q.dtype, form, reach,
         value_attrs={"nvvm.minctasm": 1},
     ).launch(
         grid=(fx.ceildiv(keys, M * cluster) * cluster, kv_heads, batches), block=128 * (CONSUMERS + 1),
@@ -217,5 +263,5 @@ def hopper_backward_wide(
     if fx.const_expr(form.dropout):
         scale = scale * factor
     round_kernel(
-        fx.get_iter(sums), fx.get_iter(dq), None, form.sums, units, long // M, queries, heads, scale
-    ).launch(grid=fx.Int32((units + 255) // 256), block=256, stream=stream)  # fmt: skip
+        fx.get_iter(sums), fx.get_iter(dq), pointer_of(cu_q), form.sums, units, long // M, rows_q, heads, scale
+    ).launch(grid=(fx.Int32((units + 255) // 256), *over), block=256, stream=stream)  # fmt: skip
