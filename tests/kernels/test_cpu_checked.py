@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -52,6 +53,54 @@ def test_global_out_of_bounds(by: int):
     shift(a, b, 0)
     np.testing.assert_array_equal(a, b)
     expect(lambda: shift(b, a, by), shift_kernel, "here", "out of bounds")
+
+
+class Places(NamedTuple):
+    number: fx.Int32
+    source: fx.Pointer
+
+
+@flyc.kernel
+def pointers_kernel(
+    places: Places, target: fx.Pointer | None, more: fx.Pointer, how: fx.Constexpr[str], at: fx.Int32
+):  # fmt: skip
+    i = fx.thread_idx.x
+    value = places.source[i]
+    if fx.const_expr(how == "read"):
+        value = places.source[i + at]  # read
+    if fx.const_expr(target is not None):
+        target[i + (at if how == "write" else 0)] = value  # write
+    if fx.const_expr(how == "words"):
+        fx.nvgpu.store_global(more + (2 * i + at), fx.Vector.filled(2, 1, fx.Int16))  # words
+
+
+@flyc.jit
+def pointers(
+    a: fx.Tensor, b: fx.Tensor | None, c: fx.Tensor, how: fx.Constexpr[str], at: fx.Int32, twice: fx.Constexpr[bool]
+):
+    target = None if b is None else fx.get_iter(b)
+    more = fx.recast_iter(fx.Int16, fx.get_iter(c))
+    pointers_kernel(Places(at, fx.get_iter(a)), target, more, how, at).launch(grid=1, block=32)
+    if fx.const_expr(twice):  # the same kernel, with arrays of other layouts
+        pointers_kernel(Places(at, fx.get_iter(c)), target, more, how, at).launch(grid=1, block=32)
+
+
+@pytest.mark.parametrize("twice", [False, True])
+@pytest.mark.parametrize(("how", "argument"), [("read", "places"), ("write", "target"), ("words", "more")])
+def test_pointers_have_the_bounds_of_their_tensors(how: str, argument: str, twice: bool, monkeypatch):
+    """Alone, in tuples, left out, and as other elements; of views, too. Accesses outside are left out."""
+    monkeypatch.setenv("FLYDSL_COMPILE_ARCH", "sm_90a")
+    room = np.zeros((3, 64), np.int32)
+    a, b, c = np.arange(32, dtype=np.int32), room[1, :32], np.zeros(32, np.int32)
+    pointers(a, b, c, how, 0, twice)
+    np.testing.assert_array_equal(b, c if twice else a)
+    word = "read" if how == "read" else "write"
+    for at in (1, -1, 40):
+        expect(lambda at=at: pointers(a, b, c, how, at, twice), pointers_kernel, how, f"{word} out of bounds of the")
+        with pytest.raises(KernelCheckError, match=f"'{argument}'"):
+            pointers(a, b, c, how, at, twice)
+    assert not room[0].any() and not room[2].any() and not room[1, 32:].any()
+    pointers(a, None, c, "words", 0, twice)
 
 
 @flyc.kernel

@@ -260,6 +260,7 @@ class KernelLauncher:
         if clusters is not None:
             attributes.update(_cluster_attribute(kernel.__qualname__, frame.target, clusters))
         switches = _switches(kernel.__qualname__, frame.target, pdl, cooperative)
+        taken = tracing.given_to(frame, flat)
         made = tracing.trace_kernel(
             tracer,
             frame,
@@ -268,11 +269,11 @@ class KernelLauncher:
             kernel.rewritten.function,
             self.arguments,
             flat,
+            taken,
             size,
             attributes,
             (kernel.__wrapped__, tuple(sorted(attributes.items()))),
         )
-        values = [v for vs in flat.values() for v in vs]
         tracing.emit_launch(
             tracer,
             made.symbol,
@@ -281,7 +282,7 @@ class KernelLauncher:
             tracing.shared_bytes(kernel.__qualname__, made.dynamic_shared, smem),
             stream,
             clusters,
-            values,
+            [one.value for one in taken],
             switches,
             made.side_buffers,
         )

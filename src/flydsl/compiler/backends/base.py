@@ -178,6 +178,10 @@ class BaseBackend(ABC):
         """Whether the code of a traced module has lines of the source in it: then dumps must have them, too."""
         return bool(getattr(options, "debug_info", False))
 
+    def checks_accesses(self, options: Options) -> bool:
+        """Whether code compares addresses with the bounds of tensors: then kernels get those of their pointers, too."""
+        return False
+
     def lower_compile_hints(self, module: ModuleOp, *, compile_hints: Hints) -> None:
         """Put hints as attributes on the kernels of a traced module, before the pipeline runs.
 

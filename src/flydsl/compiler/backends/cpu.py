@@ -73,6 +73,9 @@ class CpuBackend(BuiltinBackend):
                 if options.cpu_schedules:
                     op.attributes["fly.schedules"] = builtin.UnitAttr()
 
+    def checks_accesses(self, options: Options) -> bool:
+        return bool(options.cpu_check or options.cpu_schedules)
+
     def tells_lines(self, module: ModuleOp, options: Options) -> bool:
         """Reports of checks name lines, and so do those of waits that never end: of loops, or for barriers of a GPU."""
         if super().tells_lines(module, options) or config.cpu.check:

@@ -56,7 +56,8 @@ def trace_call(
         with set_default_fastmath(_default_flags(hints or {})), outside_reads() as outside:
             target = traced_for.set(backend.target)
             try:
-                module, kernels, walked = trace_host(name, function, dict(arguments), backend.target, externs)
+                bounded = backend.checks_accesses(backend.parse_options(dict(hints or {})))
+                module, kernels, walked = trace_host(name, function, dict(arguments), backend.target, externs, bounded)
             finally:
                 traced_for.reset(target)
         try:

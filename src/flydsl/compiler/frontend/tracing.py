@@ -37,6 +37,7 @@ from ..build.isolation import RAW_TEXT
 from ..extern_link import Externs
 from .geometry import check_extent
 from .host_ops import check_host_ops, warn_of_result
+from .pointer_arguments import Taken, kind_of, taken_again, taken_from
 from .stores import Walked, walk_kernels
 
 if TYPE_CHECKING:
@@ -82,8 +83,10 @@ class KernelText(NamedTuple):
 class HostFrame:
     """A jit function being traced: what it has launched so far."""
 
-    def __init__(self, target: GPUTarget, device: Block, externs: Externs):
+    def __init__(self, target: GPUTarget, device: Block, externs: Externs, bounded: bool = False):
         self.target = target
+        self.bounded = bounded
+        """Whether kernels get the tensors of pointers."""
         self.device = device
         self.kernels: list[str] = []
         self.made: dict[Any, KernelText] = {}
@@ -107,12 +110,17 @@ class HostFrame:
 
 
 def trace_host(
-    name: str, function: Any, arguments: dict[str, Any], target: GPUTarget, externs: Externs | None = None
+    name: str,
+    function: Any,
+    arguments: dict[str, Any],
+    target: GPUTarget,
+    externs: Externs | None = None,
+    bounded: bool = False,
 ) -> tuple[ModuleOp, list[str], Walked]:
     """Trace a jit function; `arguments` maps parameters to Python values or argument adapters.
 
     Gives the module, the kernels it launches in order of their handles and what calls must know of them; `externs`
-    collects what its extern functions need.
+    collects what its extern functions need. With `bounded` kernels get the tensors of pointers: accesses are checked.
     """
     tracer = _tracer() if target.on_host else Tracer()
     types: list[Attribute] = []
@@ -131,7 +139,7 @@ def trace_host(
         types.append(_TOKEN)
     entry, device = Block(arg_types=types), Block()
     kernels = gpu.ModuleOp.create(properties={"sym_name": StringAttr(KERNELS)}, regions=[Region(device)])
-    frame = HostFrame(target, device, externs or Externs())
+    frame = HostFrame(target, device, externs or Externs(), bounded)
     tracer.functions.append(frame)
     token = active.set(tracer)
     try:
@@ -236,31 +244,31 @@ def trace_kernel(
     function: Any,
     arguments: dict[str, Any],
     flat: dict[str, list[SSAValue]],
+    taken: Sequence[Taken],
     block_size: tuple[int, int, int] | None,
     attributes: dict[str, Attribute],
     identity: Any,
 ) -> KernelText:
-    """Emit the device function for a launch unless an equal one exists."""
-    values = [v for vs in flat.values() for v in vs]
-    key = _identity(identity, arguments, flat, block_size)
+    """Emit the device function for a launch unless an equal one exists; `taken` are the values of `flat`, in order."""
+    key = _identity((identity, *map(kind_of, taken)), arguments, flat, block_size)
     known = frame.made.get(key) if key is not None else None
     if known is not None:
         return known
     symbol = frame.symbol(name, explicit_name)
-    entry = Block(arg_types=[v.type for v in values])
+    entry = Block(arg_types=[one.value.type for one in taken])
     inside: dict[str, Any] = {}
-    at = 0
-    for param, value in arguments.items():
-        mine = flat.get(param)
-        if mine is None or (not mine and _is_static_argument(value)):
-            inside[param] = value
-            continue
-        inside[param] = construct_from_ir_values(value, entry.args[at : at + len(mine)])
-        at += len(mine)
     kernel = KernelFrame(symbol, block_size)
     tracer.functions.append(kernel)
     try:
         with tracer.open_function(entry):
+            given, at = taken_again(tracer, taken, entry.args), 0
+            for param, value in arguments.items():
+                mine = flat.get(param)
+                if mine is None or (not mine and _is_static_argument(value)):
+                    inside[param] = value
+                    continue
+                inside[param] = construct_from_ir_values(value, given[at : at + len(mine)])
+                at += len(mine)
             if tracing_enabled():
                 kernel.ktrace = _kernel_trace(kernel.side_buffers)
             with getattr(tracer, "following_kernel", nullcontext)():
@@ -290,6 +298,11 @@ def trace_kernel(
     if key is not None:
         frame.made[key] = made
     return made
+
+
+def given_to(frame: HostFrame, flat: dict[str, list[SSAValue]]) -> list[Taken]:
+    """What a kernel is given for its arguments' values."""
+    return [taken_from(v) if frame.bounded else Taken(v) for values in flat.values() for v in values]
 
 
 def static_part(value: object) -> object:
