@@ -1,4 +1,4 @@
-"""Pointers that kernels are given, where accesses are checked: as the tensors they were taken from, with their bounds."""
+"""Pointers of kernels, where accesses are checked: as the tensors they were taken from, which have bounds."""
 
 from __future__ import annotations
 
