@@ -124,14 +124,14 @@ def test_repeated_calls_of_torch_tensors(torch: Any, monkeypatch: pytest.MonkeyP
     function = flyc.jit(saxpy.__wrapped__)
     for _ in range(2):
         function(*pair(torch), 2.0, COUNT)
-    assert function._repeat is not None
+    assert function.repeat is not None
     served: list[Any] = []
 
     def call(n: int, first: int) -> None:
         x, whole = torch.rand(n, device="cuda"), torch.rand(n + 8, device="cuda")
         y, expected = whole[first : first + n], whole.double()
         expected[first : first + n] += 3.0 * x.double()
-        served.append(function._repeat(x, y, 3.0, n))
+        served.append(function.repeat(x, y, 3.0, n))
         torch.cuda.synchronize()
         torch.testing.assert_close(whole.double(), expected, rtol=1e-6, atol=1e-6)
 
@@ -142,8 +142,8 @@ def test_repeated_calls_of_torch_tensors(torch: Any, monkeypatch: pytest.MonkeyP
         thread.join()
     assert served == [True] * 6
     x, y = pair(torch)
-    assert function._repeat(x.cpu(), y, 1.0, 1) is False
-    assert function._repeat(x.half(), y, 1.0, 1) is False
+    assert function.repeat(x.cpu(), y, 1.0, 1) is False
+    assert function.repeat(x.half(), y, 1.0, 1) is False
     torch.cuda.synchronize()
     assert not y.any()
 
