@@ -104,6 +104,40 @@ def test_pointers_have_the_bounds_of_their_tensors(how: str, argument: str, twic
 
 
 @flyc.kernel
+def bools_kernel(a: fx.Tensor, b: fx.Pointer, at: fx.Int32):
+    b[fx.thread_idx.x + at] = a[fx.thread_idx.x]  # here
+
+
+@flyc.jit
+def bools(a: fx.Tensor, b: fx.Tensor, at: fx.Int32):
+    bools_kernel(a, fx.get_iter(b), at).launch(grid=1, block=16)
+
+
+def test_booleans_take_a_byte():
+    a, b = np.arange(16) % 3 == 0, np.zeros(16, bool)
+    bools(a, b, 0)
+    np.testing.assert_array_equal(a, b)
+    expect(lambda: bools(a, b, 1), bools_kernel, "here", "write out of bounds of the tensor of argument 1")
+
+
+@flyc.kernel
+def neighbour_kernel(row: fx.Pointer, out: fx.Tensor, by: fx.Int32):
+    out[fx.thread_idx.x] = row[fx.thread_idx.x + by]
+
+
+@flyc.jit
+def neighbour(a: fx.Tensor, out: fx.Tensor, by: fx.Int32):
+    neighbour_kernel(fx.get_iter(a[2, None]), out, by).launch(grid=1, block=8)
+
+
+def test_pointers_of_views_reach_the_tensor():
+    a, out = np.arange(32, dtype=np.int32).reshape(4, 8), np.zeros(8, np.int32)
+    for by, row in ((-8, 1), (0, 2), (8, 3)):
+        neighbour(a, out, by)
+        np.testing.assert_array_equal(out, a[row])
+
+
+@flyc.kernel
 def scatter_kernel(out: fx.Tensor, at: fx.Int32):
     out[fx.thread_idx.x + at] = 1.0  # here
 

@@ -13,6 +13,7 @@ from torch.nn import functional as F  # noqa: E402
 
 from flydsl import kernels  # noqa: E402
 from flydsl.compiler.call.alike import likeness  # noqa: E402
+from flydsl.errors import DSLTypeError, DSLValueError  # noqa: E402
 from flydsl.kernels.rows import call  # noqa: E402
 
 N = 48
@@ -94,6 +95,29 @@ def test_calls_that_come_often_are_known_natively():
     assert call.again("softmax", None, x) is not None
     for other in (x.double(), x[:3], x.T, torch.randn(8, 50), torch.nn.Parameter(x)):
         assert call.again("softmax", None, other) is None
+
+
+def test_constants_are_asked_for_what_they_are():
+    """Whatever came before: a number of another class is refused as in a first call, and so is what has no hash."""
+    x, target = torch.randn(4, 6, 5), torch.zeros(4, dtype=torch.int64)
+    for _ in range(call.OFTEN + 2):
+        kernels.group_norm(x, 2)
+        kernels.cross_entropy(x[:, :, 0], target)
+    with pytest.raises(TypeError):
+        kernels.group_norm(x, 2.0)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(DSLTypeError, match="ignored"):
+        kernels.cross_entropy(x[:, :, 0], target, ignore_index=[1])  # pyright: ignore[reportArgumentType]
+    with pytest.raises(DSLValueError, match="unknown activation"):
+        kernels.gated(x, x, activation=["silu"])  # pyright: ignore[reportArgumentType]
+
+
+def test_what_is_kept_has_an_end(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(call, "_MOST", 5)
+    x = torch.randn(4, 6, 5)
+    for i in range(20):
+        for _ in range(2):
+            kernels.group_norm(x, 2, eps=1e-5 * (i + 1))
+        assert len(call.latest) <= 5
 
 
 def test_a_call_of_another_environment_is_another(monkeypatch: pytest.MonkeyPatch):

@@ -13,6 +13,12 @@ from .emitter import make_attribute, make_data
 from .identity import by_identity, by_identity_and_value
 
 
+def stored_bits(elem: Attribute) -> int:
+    """Bits of memory that a tensor has for an element: a boolean has a byte."""
+    bits = bit_width(elem)
+    return 8 if bits == 1 else bits
+
+
 def bit_width(elem: Attribute) -> int:
     """Width of a scalar element in bits."""
     # Exact classes: `isinstance` of another class asks `ABCMeta`, which takes longer than all the rest.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects.fly.types import MemRefType, PointerType
 from ...expr.emit.tracer import Tracer
@@ -19,7 +19,10 @@ class Taken(NamedTuple):
 
 
 def taken_from(pointer: SSAValue) -> Taken:
-    """The tensor that a pointer is the start of, as other elements too; a pointer of which nothing is known stays."""
+    """The tensor that a pointer is the start of, as other elements too; a pointer of which nothing is known stays.
+
+    So does that of a view: what lies around it in its tensor is memory that a kernel may be meant to reach.
+    """
     steps: list[Operation] = []
     value = pointer
     while isinstance(value.type, PointerType):
@@ -28,7 +31,8 @@ def taken_from(pointer: SSAValue) -> Taken:
             return Taken(pointer)
         steps.append(op)
         value = op.operands[0]
-    return Taken(value, tuple(reversed(steps))) if isinstance(value.type, MemRefType) else Taken(pointer)
+    whole = isinstance(value.type, MemRefType) and isinstance(value.owner, Block)
+    return Taken(value, tuple(reversed(steps))) if whole else Taken(pointer)
 
 
 def kind_of(taken: Taken) -> tuple[object, ...]:

@@ -123,6 +123,8 @@ def known_call(key: object, op: str, more: object, tensors: Sequence[HostArray |
         return None
     if isinstance(known[4], int):
         known = _calls[key] = _with_look(known, tensors) if known[4] >= OFTEN else (*known[:4], known[4] + 1)
+    if len(latest) >= _MOST:
+        latest.clear()
     latest[op, more] = known
     return known[3]
 
@@ -132,6 +134,7 @@ def remember_call(key: object, call: _Call) -> None:
     if key is not None:
         if len(_calls) >= _MOST:
             _calls.clear()
+            latest.clear()
         _calls[key] = (_differs, 0, environment_version(), call, 1)
 
 

@@ -204,7 +204,7 @@ def cross_entropy_forward(
 ) -> Loss:
     """The loss of each row, and what the gradient needs."""
     op, key = "cross_entropy", None
-    if stream is None:
+    if stream is None and type(ignore_index) is int and type(label_smoothing) is float:
         key, known = repeated(op, (ignore_index, label_smoothing), logits, target)
         if known is not None:
             return known
@@ -251,7 +251,7 @@ def cross_entropy_backward(
 ) -> Given:
     """The gradient of the logits from that of each row's loss; `out` may be `logits`."""
     op, key = "cross_entropy_backward", None
-    if out is None and stream is None:
+    if out is None and stream is None and type(ignore_index) is int and type(label_smoothing) is float:
         key, known = repeated(op, (ignore_index, label_smoothing), logits, target, sums, dlosses)
         if known is not None:
             return known

@@ -115,7 +115,7 @@ def gated(
     Halves of one array, `gated(h[..., :n], h[..., n:])`, are read where they are.
     """
     op, key = "gated", None
-    if out is None and stream is None:
+    if out is None and stream is None and type(activation) is str:
         key, known = repeated(op, activation, x, y)
         if known is not None:
             return known
@@ -179,7 +179,7 @@ def gated_backward(
 ) -> tuple[Given, Given]:
     """The gradients of `x` and `y` from that of `gated(x, y)`."""
     op, key = "gated_backward", None
-    if stream is None:
+    if stream is None and type(activation) is str:
         key, known = repeated(op, activation, x, y, d)
         if known is not None:
             return known
@@ -202,7 +202,7 @@ def _form(op: str, rows: dict[str, HostArray], reads: int) -> Form:
 
 def _check(op: str, x: HostArray, y: HostArray, activation: str) -> str:
     arrays_only(op, x=x, y=y)
-    if activation not in ACTIVATIONS:
+    if activation not in [*ACTIVATIONS]:  # compared, not hashed: it may be anything
         raise DSLValueError(f"{op}: unknown activation {activation!r}; there are {', '.join(ACTIVATIONS)}")
     dtype = dtype_of(describe_rows(op, "x", x))
     shaped(op, "y", describe(op, "y", y), x.shape, "x")

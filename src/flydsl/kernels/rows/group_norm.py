@@ -259,7 +259,7 @@ def group_norm_forward(
 ) -> GroupNorm:
     """The norm, and what its gradient needs."""
     op, key = "group_norm", None
-    if out is None and stream is None:
+    if out is None and stream is None and type(groups) is int and type(eps) is float:
         key, known = repeated(op, (groups, eps), x, weight, bias)
         if known is not None:
             return known
@@ -309,7 +309,7 @@ def group_norm_backward(
 ) -> tuple[Given, Given, Given]:
     """The gradients of x, weight and bias; those of weight and bias have the type of `weight`, or of x without one."""
     op, key = "group_norm_backward", None
-    if stream is None:
+    if stream is None and type(groups) is int:
         key, known = repeated(op, groups, dy, x, weight, mean, scale)
         if known is not None:
             return known

@@ -35,7 +35,7 @@ from ...errors import LayoutError
 from ...ir.builder import Builder, i32_list, i64, i64_list, int_attr, operands_of
 from ...ir.emitter import append
 from ...ir.identity import by_identity
-from ...ir.types import bit_width
+from ...ir.types import stored_bits
 from ...layout import ComposedLayout, Dyn, Layout, dynamic_leaves
 from ...lowering.rebuild import Handler, Rebuilder
 from ..base import Form, Part, Pass
@@ -181,11 +181,11 @@ class _Signatures(Rebuilder):
             if view is None:
                 view = self.vm[value] = self.unpack(type_, self.packed[value])
             count = b.pure(OPS["get_scalar"], (b.pure(cosize, (view,), size, {}),), scalar, {})
-            bits = b.muli(b.cast("extsi", count, i64), b.const(bit_width(type_.data.elem), i64))
+            bits = b.muli(b.cast("extsi", count, i64), b.const(stored_bits(type_.data.elem), i64))
             nbytes = b.int_binary("shrui", b.addi(bits, b.const(7, i64)), b.const(3, i64))
             space: dict[str, Attribute] = {"llvm_address_space": int_attr(0)}
             pointer = b.pure(OPS["to_llvm_ptr"], (self.packed[value][0],), llvm.ptr(0), space)
-            props: dict[str, Attribute] = {"argument": int_attr(i), "bits": int_attr(bit_width(type_.data.elem))}
+            props: dict[str, Attribute] = {"argument": int_attr(i), "bits": int_attr(stored_bits(type_.data.elem))}
             b.opn(fly_cpu.ExtentOp, (pointer, nbytes, *self._modes(type_, view)), (), props)
 
     def _modes(self, type_: MemRefType, view: SSAValue) -> list[SSAValue]:

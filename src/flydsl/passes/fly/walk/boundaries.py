@@ -24,7 +24,7 @@ from ....dialects.fly_rocdl.buffer import is_buffer
 from ....dialects.upstream import gpu, llvm
 from ....errors import LayoutError
 from ....ir.builder import i64, i64_list, int_attr, operands_of
-from ....ir.types import bit_width
+from ....ir.types import stored_bits
 from ....layout import Basis, ComposedLayout, Dyn, IntTuple, Layout, cosize, dynamic_leaves
 from ....lowering.rebuild import Handler
 from ..fly_layout_lowering import Pointer
@@ -170,12 +170,12 @@ class Boundaries(Regions):
                 count = cosize(linear_layout(view.layout))
             except LayoutError:
                 continue
-            bits = self.b.muli(self.b.leaf_value(count, 64), self.b.const(bit_width(type_.data.elem), i64))
+            bits = self.b.muli(self.b.leaf_value(count, 64), self.b.const(stored_bits(type_.data.elem), i64))
             nbytes = self.b.int_binary("shrui", self.b.addi(bits, self.b.const(7, i64)), self.b.const(3, i64))
             layout = linear_layout(view.layout)
             leaves = [*leaves_of(layout.shape), *leaves_of(layout.stride)]
             modes = [self.b.leaf_value(leaf, 64) for leaf in leaves] if all(map(is_number, leaves)) else []
-            props: dict[str, Attribute] = {"argument": int_attr(i), "bits": int_attr(bit_width(type_.data.elem))}
+            props: dict[str, Attribute] = {"argument": int_attr(i), "bits": int_attr(stored_bits(type_.data.elem))}
             self.b.opn(fly_cpu.ExtentOp, (view.iter.base, nbytes, *modes), (), props)
 
 
