@@ -15,10 +15,12 @@ else:
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> object:
-    # The tuner is loaded when it is asked for.
-    if name not in ("Config", "autotune"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:
+    # A type checker takes every name for one of a module that has this.
+    def __getattr__(name: str) -> object:
+        # The tuner is loaded when it is asked for.
+        if name not in ("Config", "autotune"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
 
-    return getattr(import_module("flydsl.autotune"), name)
+        return getattr(import_module("flydsl.autotune"), name)

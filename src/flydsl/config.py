@@ -6,16 +6,18 @@ text and what is accepted. Whether a variable takes part in the cache key is dat
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import errno
 import os
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterator, MutableMapping
 from enum import Enum
 from itertools import count
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, TypeVar, cast, overload
+from typing import Any, ClassVar, Generic, Literal, TextIO, TypeVar, cast, overload
 
 from flydsl.errors import ConfigError, UnknownVariableWarning
 
@@ -834,3 +836,19 @@ def warn(message: str, category: type[Warning], *, stacklevel: int = 2) -> None:
     """Emit a warning unless FLYDSL_IGNORE_WARNINGS names its category."""
     if category.__name__ not in debug.ignore_warnings:
         warnings.warn(message, category, stacklevel=stacklevel + 1)
+
+
+def say(text: str) -> None:
+    """Write what somebody asked to see to the console.
+
+    Where that cannot be (no console, a pipe that nobody reads any more, a full disk) there is nobody to tell, and the
+    program goes on: looking at it changes nothing.
+    """
+    stream: TextIO | None = sys.stderr
+    if stream is None:
+        return
+    with contextlib.suppress(OSError, ValueError):
+        try:
+            stream.write(text)
+        except UnicodeEncodeError:
+            stream.write(text.encode("ascii", "backslashreplace").decode())

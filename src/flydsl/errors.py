@@ -474,4 +474,4 @@ class UnknownVariableWarning(FlyDSLWarning):
 
 
 class LostOutputWarning(FlyDSLWarning):
-    """A kernel printed more than there was room for."""
+    """A kernel printed more than there was room for, or what was to be shown could not be written."""

@@ -178,11 +178,13 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str) -> object:
-    place = _LAZY.get(name)
-    if place is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"flydsl.{place}"), name)
+if not TYPE_CHECKING:
+    # A type checker takes every name for one of a module that has this.
+    def __getattr__(name: str) -> object:
+        place = _LAZY.get(name)
+        if place is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f"flydsl.{place}"), name)
 
 
 __all__ = [

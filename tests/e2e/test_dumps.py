@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,8 @@ import pytest
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl import config
+from flydsl.errors import LostOutputWarning
 from flydsl.llvm import tools
 
 
@@ -373,3 +377,67 @@ def test_d20_arguments_are_checked_when_asked_for(function, monkeypatch: pytest.
         assert (a == 1).all()
     with pytest.raises(TypeError):
         function("no array")
+
+
+class TestNothingToWriteTo:
+    """Whoever only looks changes no result and no exit status."""
+
+    @pytest.mark.parametrize("variable", ["FLYDSL_DUMP_IR", "FLYDSL_DEBUG_DUMP_ASM"])
+    def test_a_folder_that_cannot_be_made(self, variable, function, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        (tmp_path / "file").write_text("")
+        monkeypatch.setenv(variable, "1")
+        monkeypatch.setenv("FLYDSL_DUMP_DIR", str(tmp_path / "file" / "below"))
+        a = np.zeros(4, np.float32)
+        with pytest.warns(
+            LostOutputWarning, match="the stages of dumped are not dumped, .*below.dumped cannot be written"
+        ):
+            function(a)
+        assert (a == 1).all()
+
+    def test_a_disk_that_fills_up(self, function, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        write = Path.write_bytes
+
+        def full(path: Path, data: bytes) -> int:
+            if path.name.startswith("03_"):
+                raise OSError(28, "No space left on device")
+            return write(path, data)
+
+        dump_to(tmp_path, monkeypatch)
+        monkeypatch.setattr(Path, "write_bytes", full)
+        a = np.zeros(4, np.float32)
+        with pytest.warns(LostOutputWarning, match="No space left"):
+            function(a)
+        assert (a == 1).all()
+        names = sorted(p.name for p in (tmp_path / "dumped").glob("0*"))
+        assert len(names) == 3
+
+    @pytest.mark.parametrize("stream", [None, "closed", "full", "ascii"])
+    def test_a_console_that_takes_nothing(self, stream, function, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        for name in ("DUMP_IR", "DEBUG_PRINT_AFTER_ALL", "DEBUG_TIMING", "DEBUG_RESOURCES"):
+            monkeypatch.setenv(f"FLYDSL_{name}", "1")
+        monkeypatch.setenv("FLYDSL_DUMP_DIR", str(tmp_path))
+        console = io.TextIOWrapper(io.BytesIO(), "ascii") if stream else None
+        if stream == "closed":
+            console.close()
+        elif stream == "full":
+            console.write = lambda text: (_ for _ in ()).throw(BrokenPipeError())
+        monkeypatch.setattr(sys, "stderr", console)
+        config.say("é")
+        a = np.zeros(4, np.float32)
+        function(a)
+        assert (a == 1).all() and (tmp_path / "dumped" / "00_origin.mlir").is_file()
+
+    def test_a_very_long_name(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        @flyc.kernel(name="long" * 80)
+        def kernel(a: fx.Tensor):
+            a[fx.thread_idx.x] = 1.0
+
+        @flyc.jit
+        def run(a: fx.Tensor):
+            kernel(a).launch(grid=1, block=4)
+
+        dump_to(tmp_path, monkeypatch)
+        a = np.zeros(4, np.float32)
+        run(a)
+        (folder,) = tmp_path.iterdir()
+        assert (a == 1).all() and folder.name.startswith("longlong") and (folder / "repro.sh").is_file()

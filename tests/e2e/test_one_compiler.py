@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import random
+import struct
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,6 +30,8 @@ from flydsl.kernels.gemm_wmma import gemm_wmma
 from flydsl.kernels.rows import layer_norm, rms_norm, softmax
 from flydsl.kernels.transpose import transpose
 from flydsl.kernels.vector_add import vector_add
+from flydsl.llvm import external, tools
+from flydsl.llvm.codegen import DeviceTarget
 from flydsl.passes.fuse import Step, one_by_one, plan, upper_part
 from flydsl.passes.order import check_order
 from flydsl.passes.pipeline import parse_specs
@@ -181,6 +184,70 @@ def test_an_empty_hook_changes_nothing(monkeypatch: pytest.MonkeyPatch):
     assert plain.llvm_ir == hooked.llvm_ir and plain.binary("hsaco") == hooked.binary("hsaco")
 
 
+@flyc.kernel
+def twice_used_kernel(a: fx.Tensor, n: fx.Int32, w: fx.Float32):
+    """LLVM makes other code for the host of what it has written and read again."""
+    i = fx.thread_idx.x
+    shared = fx.make_view(fx.SharedAllocator().allocate(fx.Array[fx.Float32, 64]).peek().ptr, fx.make_layout(64, 1))
+    shared[i] = a[i]
+    fx.barrier()
+    a[(i + n) & 63] = 0.0
+    shared[i] = 0.0
+    fx.barrier()
+    a[i] = w + fx.Float32(n)
+
+
+@flyc.jit
+def twice_used(a: fx.Tensor, n: fx.Int32, w: fx.Float32, stream: fx.Stream = fx.Stream(None)):
+    twice_used_kernel(a, n, w).launch(grid=1, block=64, stream=stream)
+
+
+def looks_at(stage: str):
+    @flyc.ir_pass(stage=stage, name=f"one-compiler-{stage.replace(':', '-')}")
+    def look_there(given):
+        """Looks, and leaves everything as it is."""
+
+    return look_there
+
+
+LLVM_STAGES = [looks_at(stage) for stage in ("fly:end", "llvm-pre-opt", "llvm-post-opt", "asm", "mir:pre-emit")]
+
+
+@pytest.mark.parametrize("target", TARGETS[:3])
+@pytest.mark.parametrize("hook", LLVM_STAGES, ids=lambda hook: hook.stage)
+def test_an_empty_hook_beyond_the_passes_changes_nothing(hook, target: str, monkeypatch: pytest.MonkeyPatch):
+    if hook.stage.startswith("mir:") and tools.try_find_tool("llc") is None:
+        pytest.skip("LLVM's llc is not installed")
+    monkeypatch.setenv("FLYDSL_RUNTIME_ENABLE_CACHE", "0")
+    args = (np.zeros(64, np.float32), 5, 1.5)
+    plain = flyc.compile(twice_used, *args, target=target).artifact
+    hooked = flyc.compile[{"ir_passes": [hook]}](twice_used, *args, target=target).artifact
+    assert plain.llvm_ir == hooked.llvm_ir and plain.binary() == hooked.binary() and plain.asm == hooked.asm
+
+
+@pytest.mark.parametrize("isolate", ["never", "always"])
+@pytest.mark.parametrize("target", ["rocm:gfx942", "cpu:native"])
+def test_the_assembly_shown_is_that_of_the_binary(target: str, isolate: str, monkeypatch: pytest.MonkeyPatch, tmp_path):
+    if tools.try_find_tool("llvm-mc") is None:
+        pytest.skip("LLVM's llvm-mc is not installed")
+    monkeypatch.setenv("FLYDSL_RUNTIME_ENABLE_CACHE", "0")
+    monkeypatch.setenv("FLYDSL_COMPILE_ISOLATE", isolate)
+    flyc.invalidate_all()
+    artifact = flyc.compile(twice_used, np.zeros(64, np.float32), 5, 1.5, target=target).artifact
+    device = DeviceTarget.host() if target.startswith("cpu") else DeviceTarget.amdgpu("gfx942")
+    assembled = external.assemble(artifact.asm, device, tmp_path)
+    assert code_of(assembled) == code_of(artifact.binary())
+
+
+def code_of(elf: bytes) -> bytes:
+    """The section `.text` of an object."""
+    at, size, count, last = struct.unpack_from("<40xQ10xHHH", elf)
+    headers = [struct.unpack_from("<IIQQQQ", elf, at + size * i) for i in range(count)]
+    names = headers[last][4]
+    (found,) = [h for h in headers if elf[names + h[0] :].startswith(b".text\0")]
+    return elf[found[4] : found[4] + found[5]]
+
+
 @pytest.mark.parametrize("target", TARGETS[:3])
 def test_a_pass_at_every_place_changes_nothing(target: str):
     """A pass that finds nothing to do, listed anywhere in the pipeline, or a look there."""
@@ -260,6 +327,117 @@ def telling(a: fx.Tensor, n: fx.Int32, stream: fx.Stream = fx.Stream(None)):
 def test_watching_branches_and_calls(target: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     args = (np.zeros(64, np.float32), 5)
     watched(lambda: flyc.compile(telling, *args, target=target).artifact, monkeypatch, tmp_path)
+
+
+# --- what a shared walk sees late -------------------------------------------------------------------------------------
+
+
+@flyc.kernel
+def converted_kernel(a: fx.Tensor, n: fx.Int32, t: fx.Float32):
+    """A conversion that becomes arithmetic of floats, first used behind where it was written."""
+    c = fx.Int32(n)
+    for _ in range(c & 3):
+        c = c + fx.max(fx.Int32(t * 3.0), fx.ctlz(fx.max(fx.ctlz(c), fx.Int32(t * 3.0))) & 4)
+    a[fx.thread_idx.x] = fx.Float32(c)
+
+
+@flyc.kernel
+def carried_kernel(a: fx.Tensor, n: fx.Int32, t: fx.Float32):
+    """Registers that loops and ifs further in start from, all with one vector."""
+    i, held = fx.thread_idx.x, fx.make_rmem_tensor(4, fx.Float32)
+    held.fill(0.0)
+    held[2] = t * 3.0
+    if i % 4 == 1:
+        if i < n:
+            fx.printf("{}\n", t)
+        else:
+            for k in range(n):
+                held[2] = a[k]
+            j = fx.Int32(0)
+            while j < (n & 3):
+                held[2] = held[2] * 2.0
+                j = j + 1
+    a[i] = held[1]
+
+
+@flyc.kernel
+def for_nothing_kernel(a: fx.Tensor, n: fx.Int32, t: fx.Float32):
+    """Results of an if and of a loop that nobody takes, of functions and exchanges that are instructions."""
+    i, s = fx.thread_idx.x, fx.Float32(0.0)
+    _unused = fx.sin(t) if t < 2.0 else a[i + 1]
+    for _ in range(n):
+        s = s + fx.shuffle_xor(t, 1)
+    a[i] = t
+    fx.barrier()
+    a[i + 64] = t
+
+
+@flyc.kernel
+def told_kernel(a: fx.Tensor, n: fx.Int32, t: fx.Float32):
+    """Registers that are put together where they are read, text beyond ASCII, and room for what is printed."""
+    i, held = fx.thread_idx.x, fx.make_rmem_tensor(4, fx.Float32)
+    held.fill(0.0)
+    for _ in range(n & 3):
+        if i < n:
+            held[2] = a[i]
+            was = held.load()
+            held.store(was * 2.0 + t)
+        for _ in range(3):
+            was = held.load()
+            held.store(was * was + t)
+    fx.printf("é {} → {}\n", n, held[2])
+
+
+@flyc.kernel
+def only_read_kernel(a: fx.Tensor, n: fx.Int32, t: fx.Float32):
+    """Registers that a `while` further in reads, and others behind the `if` and the loop around it."""
+    i, held = fx.thread_idx.x, fx.make_rmem_tensor(4, fx.Float32)
+    held.fill(1.0)
+    held[2] = t
+    if i < n:
+        j = fx.Int32(0)
+        while j < 3:
+            a[j] = held[3]
+            j = j + 1
+    for _ in range(n):
+        j = fx.Int32(0)
+        while held[1] + fx.Float32(j) < 3.0:
+            a[j] = held[0]
+            j = j + 1
+    a[i] = held[2]
+
+
+@flyc.kernel
+def there_and_back_kernel(a: fx.Tensor, n: fx.Int32, t: fx.Float32):
+    """Conversions that undo each other, of what is expanded and of what expansions make themselves."""
+    i, held = fx.thread_idx.x, fx.make_rmem_tensor(4, fx.Float32)
+    held.fill(0.0)
+    same = fx.Float32(fx.Float64(t))
+    other = t * 2.0 + a[i]
+    held[1] = fx.Float32(fx.Float8E4M3FN(t))
+    small = fx.Float8E4M3FN(fx.Float32(fx.Float8E4M3FN(other)))
+    a[i] = other + fx.log1p(same) + fx.Float32(small) + fx.Float32(fx.Float8E4M3FN(held[1]))
+
+
+KERNELS = (converted_kernel, carried_kernel, for_nothing_kernel, told_kernel, only_read_kernel, there_and_back_kernel)
+LATE = {kernel.__name__: kernel for kernel in KERNELS}
+
+
+@pytest.mark.parametrize("target", ["rocm:gfx942", "cuda:sm_90a", "cpu:native"])
+@pytest.mark.parametrize("hints", [{}, {"debug_info": True, "fast_fp_math": True}], ids=["plain", "debug"])
+@pytest.mark.parametrize("name", LATE)
+def test_what_is_seen_late(name: str, hints: dict, target: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    kernel = LATE[name]
+
+    @flyc.jit
+    def run(a: fx.Tensor, n: fx.Int32, t: fx.Float32, stream: fx.Stream = fx.Stream(None)):
+        kernel(a, n, t).launch(grid=1, block=64, stream=stream)
+
+    args = (np.zeros(128, np.float32), 5, 1.5)
+    watched(lambda: flyc.compile[hints](run, *args, target=target).artifact, monkeypatch, tmp_path)
+    if not hints:
+        flyc.invalidate_all()
+        check(run, args, target)
 
 
 # --- pipelines --------------------------------------------------------------------------------------------------------

@@ -191,4 +191,9 @@ def test_ops_call_the_intrinsic_that_they_stand_for(name: str) -> None:
     assert made is not None and made.name == f"rocdl.{name}"
     names = {v: f"%a{i}" if n is None else str(n) for i, (v, (_, n)) in enumerate(zip(values, arguments, strict=True))}
     again = instructions._arguments(cast(Any, SimpleNamespace(names=names)), made)  # pyright: ignore[reportPrivateUsage]
-    assert again == [(llvm_type(t), f"%a{i}" if n is None else str(n)) for i, (t, n) in enumerate(arguments)]
+
+    def number(type_text: str, n: int) -> str:
+        return str(n) if type_text != "i1" else "true" if n else "false"
+
+    wanted = [(llvm_type(t), n) for t, n in arguments]
+    assert again == [(t, f"%a{i}" if n is None else number(t, n)) for i, (t, n) in enumerate(wanted)]

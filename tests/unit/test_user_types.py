@@ -123,6 +123,10 @@ compiled.artifact.no_such_member  #! reportAttributeAccessIssue
 flyc.compile(3)  #! reportArgumentType
 flyc.no_such_thing  #! reportAttributeAccessIssue
 flydsl.runtime.no_such_thing  #! reportAttributeAccessIssue
+flydsl.kernels.no_such_thing  #! reportAttributeAccessIssue
+flydsl.testing.no_such_thing  #! reportAttributeAccessIssue
+flydsl.no_such_thing  #! reportAttributeAccessIssue
+fx.coop.no_such_thing  #! reportAttributeAccessIssue
 
 layout = fx.make_layout((4, 8), (8, 1))
 reveal_type(layout)  #: Layout

@@ -63,4 +63,4 @@ def tell(message: str) -> None:
     if shown and log.isEnabledFor(logging.INFO):
         log.info(message)
     else:
-        sys.stderr.write(message + "\n")
+        config.say(message + "\n")

@@ -24,7 +24,7 @@ from ..cpu.runtime.launcher_ir import INVALID_VALUE, MAX_BLOCK_THREADS
 from ..cpu.runtime.native import LAUNCH_EX_PROTOTYPE, LAUNCH_PROTOTYPE, launcher
 from ..dialects.upstream import gpu
 from ..errors import DSLRuntimeError
-from ..passes.fly.device_module import TARGET_ATTRIBUTE
+from ..passes.base import TARGET_ATTRIBUTE
 from ..runtime.device_runtime import get_device_runtime
 from ..runtime.objects import Function, Module
 from ..target import GPUTarget

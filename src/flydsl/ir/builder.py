@@ -200,6 +200,15 @@ class Builder:
                 self.entry.add_op(op)
             after = op
 
+    def numbered_as(self, key: object) -> SSAValue | None:
+        """The value in reach that was numbered by a key."""
+        return self._known.get(key)
+
+    def number(self, key: object, value: SSAValue) -> SSAValue:
+        """Number a value by another key than its op."""
+        self._known[key] = value
+        return value
+
     def numbered(self) -> dict[object, SSAValue]:
         """All that is numbered now, for `resumed`."""
         return dict(self._known)
@@ -250,7 +259,9 @@ class Builder:
         entry = ids.get(id(type_)) or self._identify(type_)
         if props:
             parts: list[object] = [cls, entry[0], *map(id, operands)]
-            for name, attr in props.items():
+            # In the order of names: whoever asks may have written them down in another.
+            for name in sorted(props) if len(props) > 1 else props:
+                attr = props[name]
                 parts += (name, (ids.get(id(attr)) or self._identify(attr))[0])
             key: object = tuple(parts)
         else:

@@ -104,26 +104,27 @@ def mark_dead(
     gone: set[int] = set()
     """Released ops: alive, but no user of anything."""
 
-    def visit(block: Block) -> None:
-        op: Any = block.last_op
-        while op is not None:
-            for region in op.regions:
-                for inner in reversed(blocks_in(region)):
-                    visit(inner)
-            if not op.regions and _can_drop(type(op)):  # pyright: ignore[reportUnknownArgumentType]
-                for result in op.results:
-                    use = result.first_use
-                    while use is not None and (id(use._operation) in dead or id(use._operation) in gone):
-                        use = use._next_use
-                    if use is not None:
-                        break
-                else:
-                    dead.add(id(op))
-            if released is not None and id(op) not in dead and released(op):
-                gone.add(id(op))
-            op = op._prev_op
-
     for region in root.regions:
         for block in reversed(blocks_in(region)):
-            visit(block)
+            _mark_dead_in(block, released, dead, gone)
     return dead
+
+
+def _mark_dead_in(block: Block, released: Callable[[Operation], bool] | None, dead: set[int], gone: set[int]) -> None:
+    op: Any = block.last_op
+    while op is not None:
+        for region in op.regions:
+            for inner in reversed(blocks_in(region)):
+                _mark_dead_in(inner, released, dead, gone)
+        if not op.regions and _can_drop(type(op)):  # pyright: ignore[reportUnknownArgumentType]
+            for result in op.results:
+                use = result.first_use
+                while use is not None and (id(use._operation) in dead or id(use._operation) in gone):
+                    use = use._next_use
+                if use is not None:
+                    break
+            else:
+                dead.add(id(op))
+        if released is not None and id(op) not in dead and released(op):
+            gone.add(id(op))
+        op = op._prev_op

@@ -23,17 +23,30 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Operation
 from xdsl.parser import AttrParser, Parser
 from xdsl.utils.exceptions import ParseError
-from xdsl.utils.lexer import Input
-from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
+from xdsl.utils.lexer import Input, Token
+from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind, StringLiteral
 
 from .forms import FORMS
 from .location_text import with_function
 
 
 class Lexer(MLIRLexer):
-    """xDSL's lexer, whose own pattern takes exponential time to find that a string is not closed."""
+    """xDSL's lexer, whose own pattern takes exponential time to find that a string is not closed.
+
+    To xDSL, text with a letter beyond ASCII that is written in escapes, as its printer and MLIR's do, is bytes.
+    """
 
     _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
+
+    def _lex_string_literal(self, start_pos: int) -> Token[MLIRTokenKind]:
+        found = super()._lex_string_literal(start_pos)
+        if found.kind is MLIRTokenKind.BYTES_LIT:
+            try:
+                cast(StringLiteral, found.span).bytes_contents.decode()
+            except UnicodeDecodeError:
+                return found
+            return Token(MLIRTokenKind.STRING_LIT, found.span)
+        return found
 
 
 class _Written:

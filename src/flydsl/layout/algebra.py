@@ -225,25 +225,27 @@ def check_tile_rank(what: str, a: Layout, tile: Tile) -> None:
 def compose(a: Layout, b: Layout) -> Layout:
     """Composition of two plain layouts."""
     shape, stride = _coalesce_by(a.shape, a.stride, codomain_profile(b), keep=True)
+    return Layout(*canon_stride(*_compose_tree(shape, stride, b.shape, b.stride, a, b)))
 
-    def walk(s: IntTuple, d: IntTuple) -> tuple[IntTuple, IntTuple]:
-        if isinstance(s, tuple) and isinstance(d, tuple):
-            pairs = [walk(x, y) for x, y in zip(s, d, strict=True)]
-            return tuple([p[0] for p in pairs]), tuple([p[1] for p in pairs])
-        assert not isinstance(s, tuple) and not isinstance(d, tuple)
-        if not d:
-            return s, 0
-        if type(d) is not Basis:
-            return _compose_leaf(flatten(shape), flatten(stride), s, d, a, b)
-        # A basis stride selects the mode of `a` at its path.
-        mode_s, mode_d = shape, stride
-        for i in d.modes:
-            mode_s, mode_d = at(mode_s, i), at(mode_d, i)
-        if not d.value:
-            return s, 0
-        return _compose_leaf(flatten(mode_s), flatten(mode_d), s, d.value, a, b)
 
-    return Layout(*canon_stride(*walk(b.shape, b.stride)))
+def _compose_tree(
+    shape: IntTuple, stride: IntTuple, s: IntTuple, d: IntTuple, a: Layout, b: Layout
+) -> tuple[IntTuple, IntTuple]:
+    """The part `s:d` of b through a, which is `shape:stride` coalesced."""
+    if isinstance(s, tuple) and isinstance(d, tuple):
+        pairs = [_compose_tree(shape, stride, x, y, a, b) for x, y in zip(s, d, strict=True)]
+        return tuple([p[0] for p in pairs]), tuple([p[1] for p in pairs])
+    assert not isinstance(s, tuple) and not isinstance(d, tuple)
+    if not d:
+        return s, 0
+    if type(d) is not Basis:
+        return _compose_leaf(flatten(shape), flatten(stride), s, d, a, b)
+    # A basis stride selects the mode of `a` at its path.
+    for i in d.modes:
+        shape, stride = at(shape, i), at(stride, i)
+    if not d.value:
+        return s, 0
+    return _compose_leaf(flatten(shape), flatten(stride), s, d.value, a, b)
 
 
 def _compose_leaf(

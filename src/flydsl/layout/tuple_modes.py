@@ -122,21 +122,26 @@ def dice(t: IntTuple, coord: IntTuple) -> IntTuple:
 
 def _collect(what: str, t: IntTuple, coord: IntTuple, *, keep_none: bool) -> IntTuple:
     out: list[IntTuple] = []
-
-    def walk(x: IntTuple, c: IntTuple) -> None:
-        if isinstance(c, tuple):
-            if not isinstance(x, tuple) or len(x) != len(c):
-                raise profile_mismatch(what, t, coord)
-            for child, under in zip(x, c, strict=True):
-                walk(child, under)
-        elif (c is None) == keep_none:
-            out.append(x)
-
-    walk(t, coord)
+    if not _collected(t, coord, keep_none, out):
+        raise profile_mismatch(what, t, coord)
     if not out:
         wanted = "an empty leaf (None)" if keep_none else "a leaf that is not None"
         raise LayoutError(f"{what} of {format_int_tuple(t)} by {format_int_tuple(coord)} keeps nothing; give {wanted}")
     return unwrap(tuple(out))
+
+
+def _collected(t: IntTuple, coord: IntTuple, keep_none: bool, out: list[IntTuple]) -> bool:
+    """Whether `coord` has the profile of `t`; what it keeps is added to `out`."""
+    if not isinstance(coord, tuple):
+        if (coord is None) == keep_none:
+            out.append(t)
+        return True
+    if not isinstance(t, tuple) or len(t) != len(coord):
+        return False
+    for child, under in zip(t, coord, strict=True):
+        if not _collected(child, under, keep_none, out):
+            return False
+    return True
 
 
 def zip_(t: IntTuple) -> IntTuple:

@@ -1,7 +1,8 @@
 """LLVM IR text to optimised IR, assembly and object code for one target.
 
 Emission changes the module it reads, and a second emission from it aborts the process on AMDGPU. So each emission
-here has a module of its own: the optimised one once, every later one from bitcode, which is made when it is asked for.
+here has a module of its own: the optimised one once, every later one a module that is read and optimised again. Bitcode
+or text of the optimised module would not do: reading them orders the uses of values anew, and code follows that order.
 """
 
 from __future__ import annotations
@@ -76,14 +77,15 @@ class DeviceCode:
 
     target: DeviceTarget
     opt_level: int
-    made_bitcode: bytes | Callable[[], bytes]
-    """The optimised module, as it was before emission, or what makes it again."""
+    made: bytes | Callable[[], ModuleRef]
+    """The optimised module, as it was before emission: its bitcode, or what makes it again."""
     times: dict[str, float] = field(default_factory=dict[str, float])
     """Seconds per stage: parse, optimize, emit."""
     asm_text: str | None = None
     """First non-empty inline assembly string of the source, if any."""
     assemble: Callable[[DeviceCode], str] | None = field(default=None, repr=False, compare=False)
     """Makes the assembly text; None: here, in this process."""
+    _bitcode: bytes | None = None
     _object: bytes | None = None
     _asm: str | None = None
     _optimized_ir: str | None = None
@@ -92,16 +94,29 @@ class DeviceCode:
     @property
     def bitcode(self) -> bytes:
         """The optimised module, as it was before emission."""
-        if not isinstance(self.made_bitcode, bytes):
-            self.made_bitcode = self.made_bitcode()
-        return self.made_bitcode
+        if isinstance(self.made, bytes):
+            return self.made
+        if self._bitcode is None:
+            self._bitcode = self.made().as_bitcode()
+        return self._bitcode
+
+    def _module(self) -> ModuleRef:
+        """The module that code is made of, for one emission."""
+        if isinstance(self.made, bytes) or self.needs_assembler:
+            return binding.parse_bitcode(self.bitcode)
+        return self.made()
+
+    @property
+    def needs_assembler(self) -> bool:
+        """Whether the object is made by a program, from bitcode."""
+        return self.target.is_amdgpu and self.asm_text is not None
 
     @property
     def object(self) -> bytes:
         """Relocatable object file."""
         with self._lock:
             if self._object is None:
-                self._object = _emit_object(binding.parse_bitcode(self.bitcode), self)
+                self._object = _emit_object(self._module(), self)
             return self._object
 
     @property
@@ -112,8 +127,7 @@ class DeviceCode:
                 if self.assemble is not None:
                     self._asm = self.assemble(self)
                 else:
-                    machine = self.target.machine(self.opt_level)
-                    self._asm = emit_assembly(binding.parse_bitcode(self.bitcode), machine)
+                    self._asm = emit_assembly(self._module(), self.target.machine(self.opt_level))
             return self._asm
 
     def set_emitted(self, made: bytes) -> None:
@@ -219,6 +233,8 @@ def emit_object(module: ModuleRef, machine: TargetMachine) -> bytes:
         return machine.emit_object(module)
     except RuntimeError as error:
         raise DSLCompileError(f"LLVM cannot emit an object for {machine.triple}: {str(error).strip()}") from error
+    finally:
+        module.close()  # An interrupt meanwhile is the caller's; one inside a finaliser would be lost.
 
 
 def emit_assembly(module: ModuleRef, machine: TargetMachine) -> str:
@@ -228,6 +244,8 @@ def emit_assembly(module: ModuleRef, machine: TargetMachine) -> str:
         text = machine.emit_assembly(module)
     except RuntimeError as error:
         raise DSLCompileError(f"LLVM cannot emit assembly for {machine.triple}: {str(error).strip()}") from error
+    finally:
+        module.close()
     return _counted_from_zero(text) if _CALL in text else text
 
 
@@ -253,6 +271,14 @@ def load_module(ir_text: str, target: DeviceTarget) -> ModuleRef:
     return module
 
 
+def made_module(ir_text: str, target: DeviceTarget, level: int, *, optimized: bool) -> ModuleRef:
+    """A module as code is made of it; `optimized` says that a middle end has been run already."""
+    module = load_module(ir_text, target)
+    if not optimized:
+        optimize_for(module, target, level)
+    return module
+
+
 def compile_device(
     ir_text: str,
     target: DeviceTarget,
@@ -274,15 +300,13 @@ def compile_device(
     parsed = time.perf_counter()
     if not optimized:
         optimize_for(module, target, opt_level)
-
-    def made_again() -> bytes:
-        again = load_module(ir_text, target)
-        if not optimized:
-            optimize_for(again, target, opt_level)
-        return again.as_bitcode()
-
-    kept = module.as_bitcode() if keep or not emit else made_again
-    code = DeviceCode(target, opt_level, kept, asm_text=inline_asm(ir_text))
+    code = DeviceCode(
+        target,
+        opt_level,
+        lambda: made_module(ir_text, target, opt_level, optimized=optimized),
+        asm_text=inline_asm(ir_text),
+        _bitcode=module.as_bitcode() if keep or not emit else None,
+    )
     done = time.perf_counter()
     if not emit:
         module.close()
@@ -315,7 +339,7 @@ def inline_asm(ir_text: str) -> str | None:
 def _emit_object(module: ModuleRef, code: DeviceCode) -> bytes:
     if code.target.triple.startswith("nvptx"):
         raise DSLCompileError("LLVM has no object format for NVIDIA GPUs: take the PTX text and assemble it (ptxas)")
-    if code.target.is_amdgpu and code.asm_text is not None:
+    if code.needs_assembler:
         return _emit_object_with_llc(code)
     return emit_object(module, code.target.machine(code.opt_level))
 

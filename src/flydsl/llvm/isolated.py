@@ -145,16 +145,16 @@ def compile_device(ir_text: str, target: DeviceTarget, opt_level: int = 2, *, op
         "emit": emit,
     }
     reply, (bitcode, made) = _ask(request, ir_text.encode())
+
+    def emit_assembly(code: DeviceCode) -> str:
+        # Of what the object was made of.
+        request = {"do": "assembly", "target": _fields(target), "level": opt_level, "optimized": optimized}
+        return _ask({**request, "bitcode": not emit}, ir_text.encode() if emit else bitcode)[1][0].decode()
+
     code = DeviceCode(target, opt_level, bitcode, reply["times"], asm_text=assembly, assemble=emit_assembly)
     if emit:
         code.set_emitted(made)
     return code
-
-
-def emit_assembly(code: DeviceCode) -> str:
-    """Assembly of code that was made in a worker, in a worker."""
-    request = {"do": "assembly", "target": _fields(code.target), "level": code.opt_level}
-    return _ask(request, code.bitcode)[1][0].decode()
 
 
 def optimize(ir_text: str, target: DeviceTarget, level: int) -> str:

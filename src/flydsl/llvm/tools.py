@@ -11,7 +11,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -346,5 +345,5 @@ def run_tool(
         failure.returncode, failure.stderr = done.returncode, done.stderr
         raise failure
     if done.stderr and config.debug.print_after_all:
-        sys.stderr.write(done.stderr)
+        config.say(done.stderr)
     return done

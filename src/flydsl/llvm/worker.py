@@ -11,10 +11,13 @@ def answer(request: Header, blobs: list[bytes]) -> Frame:
 
     target = codegen.DeviceTarget(**request["target"])
     level: int = request["level"]
-    if request["do"] == "assembly":
+    if request["do"] == "assembly" and request["bitcode"]:
         text = codegen.emit_assembly(binding.parse_bitcode(blobs[0]), target.machine(level))
         return {}, [text.encode()]
     source = blobs[0].decode()
+    if request["do"] == "assembly":
+        module = codegen.made_module(source, target, level, optimized=request["optimized"])
+        return {}, [codegen.emit_assembly(module, target.machine(level)).encode()]
     if request["do"] == "passes":
         module = codegen.load_module(source, target)
         pass_pipeline.run(module, target.machine(level), pass_pipeline.parse(request["pipeline"]))

@@ -37,7 +37,7 @@ class FoldingBuilder(Builder):
     depend on which of several users came first.
     """
 
-    __slots__ = ("_depths", "_open", "divisors", "in_kernel")
+    __slots__ = ("_depths", "_open", "bypassed", "divisors", "in_kernel")
 
     def __init__(self, block: Block | None = None):
         super().__init__(block)
@@ -46,6 +46,8 @@ class FoldingBuilder(Builder):
         self._depths: dict[Block, int] = {}
         self.divisors: dict[SSAValue, int] = {}
         """Numbers that integers are known to be multiples of."""
+        self.bypassed: list[Operation] = []
+        """Conversions of floats that were converted back: for nothing, unless somebody else takes them."""
         self.in_kernel = False
         """Whether a kernel is built; elsewhere swizzles stay as they are."""
 
@@ -133,7 +135,7 @@ class FoldingBuilder(Builder):
         return folds.extract_slice(self, v, at, count)
 
     def poison(self, type_: Attribute) -> SSAValue:
-        """A value nobody has written yet: one in each block, since there is nothing to be carried into another."""
+        """A value nobody has written yet."""
         key = ("poison", self.block, (self._ids.get(id(type_)) or self._identify(type_))[0])
         found = self._known.get(key)
         if found is None:

@@ -184,6 +184,7 @@ def _chained(b: FoldingBuilder, name: str, inner: Operation, source: SSAValue, t
         wide = isinstance(middle, IndexType) or bit_width(middle) >= bit_width(elem_of(source.type))
         return source if source.type == type_ and wide else None
     if name == "truncf" and kind is arith.ExtFOp and source.type == type_:
+        b.bypassed.append(inner)
         return source
     return None
 
@@ -400,7 +401,7 @@ def chain(v: SSAValue) -> Lanes | None:
         if put is None:
             break
         value, before = _args(at)
-        parts.append(Part(put, count, value, 0))
+        parts.append(Part(put, count, value, 0, at.owner.location))
         at = before
     if not parts:
         return None
@@ -428,16 +429,22 @@ _INSERTS = (xvector.InsertOp, vector.InsertStridedSliceOp)
 
 
 def from_elements(b: FoldingBuilder, parts: Sequence[SSAValue], type_: Attribute) -> SSAValue:
-    """A vector of scalars; all elements of one vector in order are that vector."""
+    """A vector of scalars; elements of one vector in their order are that vector, or a slice of it."""
     first = parts[0]
     owner = first.owner
     if isinstance(owner, xvector.ExtractOp):
-        source = operands_of(owner)[0]
-        if source.type == type_ and all(
-            isinstance(p.owner, xvector.ExtractOp) and operands_of(p.owner)[0] is source and _static_index(p.owner) == i
-            for i, p in enumerate(parts)
+        source, start = operands_of(owner)[0], _static_index(owner)
+        if (
+            (source.type == type_ or (len(parts) > 1 and _one_dimensional(source)))
+            and start is not None
+            and all(
+                isinstance(p.owner, xvector.ExtractOp)
+                and operands_of(p.owner)[0] is source
+                and _static_index(p.owner) == start + i
+                for i, p in enumerate(parts)
+            )
         ):
-            return source
+            return b.slice(source, start, len(parts))
     return b.share(vector.FromElementsOp, parts, type_, {})
 
 

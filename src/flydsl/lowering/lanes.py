@@ -29,6 +29,8 @@ class Part(NamedTuple):
     width: int
     value: SSAValue
     start: int
+    loc: Attribute
+    """Where it was put in: the location of its insert, whoever asks for the vector."""
 
 
 def lanes_in(type_: Any) -> int:
@@ -84,13 +86,13 @@ class Lanes:
         if before is not None and before.width == count:  # most often what was there is replaced
             parts = here.parts.copy()
             del parts[at]
-            parts[at] = Part(at, count, value, 0)
+            parts[at] = Part(at, count, value, 0, b.loc)
             after = Lanes(self.type, here.base, parts, b.block)
             after.units = here.units
             return after
         if count == 1 and here.units:
             parts = here.parts.copy()
-            parts[at] = Part(at, 1, value, 0)
+            parts[at] = Part(at, 1, value, 0, b.loc)
             after = Lanes(self.type, None if len(parts) == self.count else here.base, parts, b.block)
             after.units = True
             return after
@@ -104,12 +106,12 @@ class Lanes:
                 covered += part.width
                 continue
             if first < at:
-                parts[first] = Part(first, at - first, part.value, part.start)
+                parts[first] = Part(first, at - first, part.value, part.start, part.loc)
                 covered += at - first
             if end < last:
-                parts[end] = Part(end, last - end, part.value, part.start + end - first)
+                parts[end] = Part(end, last - end, part.value, part.start + end - first, part.loc)
                 covered += last - end
-        parts[at] = Part(at, count, value, 0)
+        parts[at] = Part(at, count, value, 0, b.loc)
         return Lanes(self.type, None if covered == self.count else here.base, parts, b.block)
 
     def element(self, b: FoldingBuilder, at: int) -> SSAValue:
@@ -135,7 +137,7 @@ class Lanes:
         for part in self.parts.values():
             first, last = max(part.at, at), min(part.at + part.width, end)
             if first < last:
-                inside[first - at] = Part(first - at, last - first, part.value, part.start + first - part.at)
+                inside[first - at] = Part(first - at, last - first, part.value, part.start + first - part.at, part.loc)
         type_ = vector_type(self.elem, count)
         if len(inside) == 1:
             (part,) = inside.values()
@@ -161,8 +163,11 @@ class Lanes:
 
     def _emit(self, b: FoldingBuilder) -> SSAValue:
         made = b.poison(self.type) if self.base is None else self.base
+        asked = b.loc
         for part in self.parts.values():
+            b.loc = part.loc
             made = put_in(b, _window(b, part), made, part.at)
+        b.loc = asked
         return made
 
 
@@ -178,6 +183,17 @@ def _window(b: FoldingBuilder, part: Part) -> SSAValue:
 
 def put_in(b: FoldingBuilder, value: SSAValue, into: SSAValue, at: int) -> SSAValue:
     """One insert, as it is."""
+    if type(into.owner) is ub.PoisonOp:
+        # Into what nobody has written, whichever block says so.
+        key = ("first part", id(value), at, into.type)
+        found = b.numbered_as(key)
+        if found is None:
+            found = b.number(key, _inserted(b, value, into, at))
+        return found
+    return _inserted(b, value, into, at)
+
+
+def _inserted(b: FoldingBuilder, value: SSAValue, into: SSAValue, at: int) -> SSAValue:
     if type(value.type) is VectorType:
         props = vector.InsertStridedSliceOp.properties_for(at)
         return b.share(vector.InsertStridedSliceOp, (value, into), into.type, props)

@@ -65,6 +65,10 @@ class Rebuilder:
         self.blocks: dict[Block, Block] = {}
         """New blocks of regions with more than one."""
         self.dead: set[int] = set()
+        self.widened: dict[SSAValue, Attribute] = {}
+        """Values that were small floats, and their types."""
+        self.missed = False
+        """Whether something was expanded that folds as long as it is not: a conversion of a small float and back."""
 
     def make_builder(self) -> Builder:
         """What the pass builds with."""

@@ -42,27 +42,6 @@ def _order(block: Block, single: bool, needed: set[int]) -> list[SSAValue]:
     outside: list[SSAValue] = []
     order: list[Any] = []
     placed: set[int] = set()
-    pure = is_pure
-
-    def demand(values: Any) -> None:
-        for value in values:
-            if type(value) is not OpResult:
-                if value.block is not block:
-                    outside.append(value)
-                continue
-            op: Any = value.op
-            if id(op) in placed:
-                continue
-            if op.parent is not block:
-                outside.append(value)
-                continue
-            if op.regions or not pure(type(op)):  # pyright: ignore[reportUnknownArgumentType]
-                continue
-            placed.add(id(op))
-            if op._operands:
-                demand(op._operands)
-            order.append(op)
-
     op: Any = block.first_op
     while op is not None:
         kind: type[Operation] = type(op)  # pyright: ignore[reportUnknownVariableType]
@@ -70,19 +49,40 @@ def _order(block: Block, single: bool, needed: set[int]) -> list[SSAValue]:
             placed.add(id(op))
             order.append(op)
         elif op.regions:
-            demand(op._operands)
+            _demand(op._operands, block, placed, order, outside)
             for region in op.regions:
                 blocks = blocks_in(region)
                 for inner in blocks:
-                    demand(_order(inner, len(blocks) == 1, needed))
+                    _demand(_order(inner, len(blocks) == 1, needed), block, placed, order, outside)
             order.append(op)
-        elif id(op) not in placed and (not single or not pure(kind) or (_is_anchored(kind) and id(op) in needed)):
+        elif id(op) not in placed and (not single or not is_pure(kind) or (_is_anchored(kind) and id(op) in needed)):
             placed.add(id(op))
-            demand(op._operands)
+            _demand(op._operands, block, placed, order, outside)
             order.append(op)
         op = op._next_op
     relink(block, order)
     return outside
+
+
+def _demand(values: Any, block: Block, placed: set[int], order: list[Any], outside: list[SSAValue]) -> None:
+    """Place the pure ops of a block that give values, each behind what it needs; note what comes from outside."""
+    for value in values:
+        if type(value) is not OpResult:
+            if value.block is not block:
+                outside.append(value)
+            continue
+        op: Any = value.op
+        if id(op) in placed:
+            continue
+        if op.parent is not block:
+            outside.append(value)
+            continue
+        if op.regions or not is_pure(type(op)):  # pyright: ignore[reportUnknownArgumentType]
+            continue
+        placed.add(id(op))
+        if op._operands:
+            _demand(op._operands, block, placed, order, outside)
+        order.append(op)
 
 
 def _mark_needed(root: Any, needed: set[int]) -> None:

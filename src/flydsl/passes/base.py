@@ -10,6 +10,9 @@ from typing import ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 
+TARGET_ATTRIBUTE = "fly.target"
+"""Attribute of a device module up to its conversion: `GPUTarget.key()` of what it is compiled for."""
+
 
 class Form(IntEnum):
     """How far a module is on its way from `fly` to the dialects of MLIR; each pass that takes part brings it on."""

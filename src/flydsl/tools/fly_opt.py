@@ -252,7 +252,7 @@ def _main(argv: list[str] | None) -> int:
         print_help()
         return 0
     try:
-        text = sys.stdin.read() if options.file == "-" else Path(options.file).read_text()
+        text = sys.stdin.read() if options.file == "-" else Path(options.file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         return failed(f"fly-opt: cannot read {options.file}: {reason}")
@@ -277,7 +277,7 @@ def _main(argv: list[str] | None) -> int:
         if options.output == "-":
             sys.stdout.write(output)
         else:
-            Path(options.output).write_text(output)
+            Path(options.output).write_text(output, encoding="utf-8")
     return 0 if good else 1
 
 

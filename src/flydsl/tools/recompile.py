@@ -50,7 +50,7 @@ def compile_again(
     from flydsl.expr.extern import Library
     from flydsl.tools.script_runs import environment
 
-    module = parse_module(source.read_text(), str(source))
+    module = parse_module(source.read_text(encoding="utf-8"), str(source))
     device, _ = split(module)
     kernels = [op.sym_name.data for op in device.body.block.ops if isinstance(op, gpu.FuncOp)]
     externs = Externs()

@@ -32,7 +32,7 @@ from ...llvm.text.shared_memory import SharedLayout, shared_layout
 from ...llvm.text.spelling import type_text
 from ...llvm.text.type_layout import sequence
 from ...lowering.rebuild import location_of
-from ...passes.fly.device_module import TARGET_ATTRIBUTE
+from ...passes.base import TARGET_ATTRIBUTE
 from ...passes.fuse import Step, made_up_for, one_by_one, plan, upper_part
 from ...passes.order import check_order, check_whole
 from ...passes.pipeline import PassSpec, parse_specs, with_demanded

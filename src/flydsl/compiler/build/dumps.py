@@ -7,9 +7,9 @@ FLYDSL_DEBUG_TIMING, FLYDSL_DEBUG_RESOURCES.
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
 import re
-import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ... import config
-from ...errors import DSLCompileError
+from ...errors import DSLCompileError, LostOutputWarning
 from .overrides import overrides_of
 
 if TYPE_CHECKING:
@@ -55,6 +55,12 @@ def label_of(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9]", "_", name).lower()
 
 
+def folder_of(title: str) -> str:
+    """What the folder of a kernel is called: its name, of a very long one the start and what sets it apart."""
+    safe = re.sub(r"[^A-Za-z0-9_.-]", "_", title)
+    return safe if len(safe) <= 200 else f"{safe[:180]}.{hashlib.sha256(title.encode()).hexdigest()[:12]}"
+
+
 class Dumper:
     """Follows one compilation."""
 
@@ -64,7 +70,7 @@ class Dumper:
         self._last = ""
         self._title = kernels[0] if len(kernels) == 1 else name
         self._folder: Path | None = None
-        safe = re.sub(r"[^A-Za-z0-9_.-]", "_", self._title)
+        safe = folder_of(self._title)
         self._overrides = overrides_of(safe)
         if config.debug.dump_ir or config.debug.dump_asm:
             folder = Path(config.debug.dump_dir) / safe
@@ -72,12 +78,38 @@ class Dumper:
                 # Another signature of the same kernel must not overwrite the first.
                 folder = folder.with_name(f"{safe}.{key[:8]}")
             _used.add(folder)
+            self._folder = self._made(folder)
+
+    def _made(self, folder: Path) -> Path | None:
+        """A folder for files, if it can be had."""
+        try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._folder = folder
+        except OSError as error:
+            self._lost(folder, error)
+            return None
+        return folder
+
+    def _lost(self, path: Path, error: OSError) -> None:
+        """Nothing more is written: a program runs as it does when nobody looks."""
+        self._folder = None
+        message = f"the stages of {self._title[:80]} are not dumped, {path} cannot be written: {error}"
+        config.warn(message, LostOutputWarning)
+
+    def _put(self, name: str, data: bytes) -> Path | None:
+        """Write a file, if there is a folder for it; its path."""
+        if self._folder is None:
+            return None
+        path = self._folder / name
+        try:
+            path.write_bytes(data)
+        except OSError as error:
+            self._lost(path, error)
+            return None
+        return path
 
     def work_folder(self) -> Path | None:
         """Where external tools leave their files, if they are to be kept."""
-        return self._folder / "passes" if self._folder is not None and config.debug.dump_ir else None
+        return self._made(self._folder / "passes") if self._folder is not None and config.debug.dump_ir else None
 
     def origin(self, module: Any, repro: Callable[[], str] | None = None) -> Any:
         """The traced module, or the one that stands for it; `repro` gives the script that compiles it again."""
@@ -91,9 +123,9 @@ class Dumper:
             self._show("origin", text)
         self._write("origin", name, text)
         if repro is not None and self._folder is not None and config.debug.dump_ir:
-            script = self._folder / "repro.sh"
-            script.write_text(repro())
-            script.chmod(0o755)
+            script = self._put("repro.sh", repro().encode("utf-8", "surrogateescape"))
+            if script is not None:
+                script.chmod(0o755)
         return module
 
     def after(self, name: str, module: Any) -> Any:
@@ -137,14 +169,14 @@ class Dumper:
             raise DSLCompileError(f"{name} cannot replace the assembly: replace {self._optimized} or an earlier stage")
         if self._folder is not None:
             self._write("final_isa", name, asm())
-        if self._folder is not None and config.debug.dump_ir:
-            (self._folder / self._name("binary", extension)).write_bytes(binary)
+        if config.debug.dump_ir:
+            self._put(self._name("binary", extension), binary)
 
     def finish(self, metadata: dict[str, object], binary_size: int = 0) -> None:
         """Metadata, times and resources."""
         if self._folder is not None and config.debug.dump_ir:
-            (self._folder / "meta.json").write_text(json.dumps(metadata, indent=1, default=str))
-            (self._folder / "times.json").write_text(json.dumps(metadata["times"], indent=1))
+            self._put("meta.json", json.dumps(metadata, indent=1, default=str).encode())
+            self._put("times.json", json.dumps(metadata["times"], indent=1).encode())
         report(metadata, binary_size)
 
     def _seen(self, name: str, module: ModuleOp) -> bool:
@@ -159,7 +191,7 @@ class Dumper:
         return pattern is None or pattern.search(self._title) is not None
 
     def _show(self, what: str, text: str) -> None:
-        sys.stderr.write(f"// -----// {self._title}: {what} //----- //\n{text}\n")
+        config.say(f"// -----// {self._title}: {what} //----- //\n{text}\n")
 
     def _name(self, label: str, extension: str) -> str:
         """The file of the next stage. Stages are counted whether they are written or not."""
@@ -173,28 +205,28 @@ class Dumper:
     def _write(self, label: str, name: str, text: str) -> None:
         if self._folder is None or not (config.debug.dump_ir or name.endswith(".s")):
             return
-        path = self._folder / name
-        path.write_text(text)
-        sys.stderr.write(f"[flydsl.compile] dump {label} -> {path}\n")
+        path = self._put(name, text.encode("utf-8", "surrogateescape"))
+        if path is not None:
+            config.say(f"[flydsl.compile] dump {label} -> {path}\n")
 
 
 def report(metadata: dict[str, Any], binary_size: int = 0) -> None:
     """Tables of times and resources, if asked for."""
     timing = config.debug.timing
     if timing == "json":
-        sys.stderr.write(json.dumps({"name": metadata["name"], "times": metadata["times"]}) + "\n")
+        config.say(json.dumps({"name": metadata["name"], "times": metadata["times"]}) + "\n")
     elif timing:
-        sys.stderr.write(f"[flydsl.compile] {metadata['name']} for {metadata['target']}\n")
+        config.say(f"[flydsl.compile] {metadata['name']} for {metadata['target']}\n")
         for name, seconds in _flat(metadata["times"]):
-            sys.stderr.write(f"{seconds * 1e3:10.3f} ms  {name}\n")
+            config.say(f"{seconds * 1e3:10.3f} ms  {name}\n")
     if config.debug.resources:
         for kernel in metadata["kernels"]:
             known = {k: v for k, v in kernel.items() if isinstance(v, int | float | str) and k != "name"}
             facts = ", ".join(f"{k} {v}" for k, v in known.items())
             size = f", binary {binary_size} bytes" if binary_size else ""
-            sys.stderr.write(f"[flydsl.compile] {kernel['name']}: {facts}{size}\n")
+            config.say(f"[flydsl.compile] {kernel['name']}: {facts}{size}\n")
             if known.get("spills"):
-                sys.stderr.write(
+                config.say(
                     f"[flydsl.compile] warning: {kernel['name']} spills {known['spills']} registers to memory: give it "
                     "smaller tiles, fewer stages, or more registers (waves_per_eu, maxnreg)\n"
                 )

@@ -7,7 +7,6 @@ made at that stage, and the stages behind it are made from it. What the files sa
 from __future__ import annotations
 
 import hashlib
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +45,8 @@ class Overrides:
         path = self._folder / name
         if not path.is_file():
             return None
-        sys.stderr.write(f"[flydsl.compile] override {name} <- {path}\n")
-        return path.read_text()
+        config.say(f"[flydsl.compile] override {name} <- {path}\n")
+        return path.read_text(encoding="utf-8")
 
     def module(self, name: str) -> Any | None:
         """A module that stands for a stage."""

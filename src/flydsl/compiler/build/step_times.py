@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 
 from ... import config
@@ -26,6 +25,6 @@ class timed_step:
             return
         seconds = time.perf_counter() - self.start
         if report == "json":
-            sys.stderr.write(json.dumps({"name": self.name, "times": {self.step: seconds}}) + "\n")
+            config.say(json.dumps({"name": self.name, "times": {self.step: seconds}}) + "\n")
         else:
-            sys.stderr.write(f"{seconds * 1e3:10.3f} ms  {self.step} ({self.name})\n")
+            config.say(f"{seconds * 1e3:10.3f} ms  {self.step} ({self.name})\n")

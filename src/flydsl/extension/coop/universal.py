@@ -22,12 +22,14 @@ __all__ += block.__all__
 __all__ += warp.__all__
 
 
-def __getattr__(name: str) -> object:
-    # The collectives of blocks are many files, of which a kernel uses few.
-    if name not in block.__all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(block, name)
-    return value
+if not TYPE_CHECKING:
+    # A type checker takes every name for one of a module that has this.
+    def __getattr__(name: str) -> object:
+        # The collectives of blocks are many files, of which a kernel uses few.
+        if name not in block.__all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(block, name)
+        return value
 
 
 def __dir__() -> list[str]:

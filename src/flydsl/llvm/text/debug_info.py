@@ -185,5 +185,5 @@ def _owner(frame: FileLineColLoc) -> tuple[str, int]:
 
 def _quoted(text: str) -> str:
     """A metadata string: what is not plain is written by its bytes."""
-    plain = (chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in text.encode())
+    plain = (chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in os.fsencode(text))
     return f'"{"".join(plain)}"'

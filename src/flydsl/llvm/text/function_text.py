@@ -21,7 +21,6 @@ from ...errors import DSLCompileError, FlyDSLError
 from ...ir.builder import elem_of, i64
 from ...ir.dead_code import is_used, mark_dead, unread_stores
 from ...lowering.rules.sink import Sink, Sizes
-from .debug_info import FunctionLocations
 from .module_text import ModuleText
 from .spelling import LLVM, Spelling, flag_words, quoted, symbol
 
@@ -213,6 +212,10 @@ class FunctionText(Sink[str]):
         self.lines.insert(self._rooms, f"  {name} = alloca {text}")
         return name
 
+    def written(self) -> int:
+        """How many lines there are without those of stack memory: they have no place in the source, and move others."""
+        return len(self.lines) - self._rooms
+
     def number_rooms(self) -> None:
         """Number stack memory at the head of the function as what it is, the first of its values.
 
@@ -354,7 +357,7 @@ class FunctionText(Sink[str]):
         if expand is not None:
             return expand(self)
         params = [*map(self.type_text, types), *(self.type_text(t) for t, _ in immediates)]
-        values = [*args, *(str(n) for _, n in immediates)]
+        values = [*args, *(self.spelling.literal(n, t) for t, n in immediates)]
         if result is None:
             self.call_void(intrinsic, params, values)
             return ""
@@ -425,7 +428,7 @@ class FunctionText(Sink[str]):
         op: Any = block.first_op
         last = block.last_op
         if self.locations is not None:
-            return self._located(block, self.locations)
+            return self._located(block)
         dead, kept, rules = self.dead, self.kept, self.rules
         while op is not None:
             if id(op) in dead:
@@ -467,14 +470,14 @@ class FunctionText(Sink[str]):
         handler = self.rules.get(type(op)) or self.late(op)
         handler(self, op)
 
-    def _located(self, block: Block, locations: FunctionLocations) -> Operation | None:
+    def _located(self, block: Block) -> Operation | None:
         """The same with a source location on every instruction."""
         for op in block.ops:
             if id(op) in self.dead:
                 continue
             if op is block.last_op and isinstance(op, TERMINATORS):
                 return op
-            start = len(self.lines)
+            start = self.written()
             try:
                 self.write(op)
             except (FlyDSLError, NotImplementedError) as error:
@@ -484,7 +487,7 @@ class FunctionText(Sink[str]):
             if op.results and op.results[0] in self.kept:
                 value = op.results[0]
                 self.names[value] = self.assign(f"freeze {self.typed(value)}")
-            locations.annotate(self.lines, start, op)
+            self.place(op, start + self._rooms)
         return None
 
 

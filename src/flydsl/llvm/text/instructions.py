@@ -54,14 +54,15 @@ def _argument(f: FunctionText, op: TableOp, word: str) -> tuple[str, str]:
     if word.isdigit():
         value = op.args[int(word)]
         return type_text(value.type), f.names[value]
-    return ("i1", word[1:]) if word.startswith("=") else _number(op, word)
+    return ("i1", "true" if int(word[1:]) else "false") if word.startswith("=") else _number(op, word)
 
 
 def _number(op: Operation, name: str, default: int = 0) -> tuple[str, str]:
     attr: Any = op.properties.get(name)
     if attr is None:
-        return "i1", str(default)
-    return type_text(attr.type), str(abs(attr.value.data) if type_text(attr.type) == "i1" else attr.value.data)
+        return "i1", "true" if default else "false"
+    kind = type_text(attr.type)
+    return kind, ("true" if attr.value.data else "false") if kind == "i1" else str(attr.value.data)
 
 
 def _facts(op: TableOp) -> str:

@@ -96,7 +96,7 @@ class LlvmFunctionText(FunctionText):
         for op in block.ops:
             if id(op) in self.dead:
                 continue
-            start = len(self.lines)
+            start = self.written()
             handler = LLVM_TABLE.get(type(op))
             if handler is not None:
                 handler(self, op)
@@ -105,8 +105,7 @@ class LlvmFunctionText(FunctionText):
                 if write is None:
                     raise untranslatable(op)
                 write(self)
-            if self.locations is not None:
-                self.locations.annotate(self.lines, start, op)
+            self.place(op, start + self._rooms)
 
     def _arguments(self, block: Block) -> None:
         """Phis for the arguments of a block; what comes along the only edge to it needs none."""

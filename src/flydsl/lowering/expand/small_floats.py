@@ -226,10 +226,12 @@ def _extf(r: Rebuilder, op: Operation) -> None:
     exact = decode(r.b, value, elem_of(x.type))
     target = elem_of(result.type)
     if target == f32:
-        r.vm[result] = exact
+        made = exact
     else:
         name = "extf" if bit_width(target) > 32 else "truncf"
-        r.vm[result] = r.b.cast(name, exact, result.type)
+        made = r.b.cast(name, exact, result.type)
+    r.vm[result] = made
+    r.widened[made] = x.type
 
 
 def _truncf(r: Rebuilder, op: Operation) -> None:
@@ -242,6 +244,7 @@ def _truncf(r: Rebuilder, op: Operation) -> None:
         else:
             r.vm[result] = rounded(r.b, value, mode, result.type)
         return
+    r.missed |= r.widened.get(value) == result.type
     if is_small(x.type):
         value = decode(r.b, value, elem_of(x.type))
     if mode is not None:

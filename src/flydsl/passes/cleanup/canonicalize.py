@@ -25,7 +25,7 @@ from ...lowering.folding import FoldingBuilder, slice_start
 from ...lowering.lanes import Lanes, lanes_in
 from ...lowering.rebuild import Handler, Rebuilder
 from ...lowering.schedule import schedule
-from ..base import Form, Part, Pass
+from ..base import TARGET_ATTRIBUTE, Form, Part, Pass
 from .liveness import Liveness
 
 if TYPE_CHECKING:
@@ -351,5 +351,8 @@ class CanonicalizePass(Pass):
             # What is folded settles conditions, and takes the last user of something a loop carries.
             module = Canonicalizer.rebuild(module)
             before, size = size, _size(module) if is_unsettled(module) else size
-        schedule(module)
+        if not any(type(op) is gpu.ModuleOp and TARGET_ATTRIBUTE in op.attributes for op in module.ops):
+            # What will be converted stays where it was written: what it becomes belongs there, and part of that is not
+            # moved, as arithmetic of floats in conversions to integers.
+            schedule(module)
         return module

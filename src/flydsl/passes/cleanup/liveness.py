@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
+from typing import cast
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 from xdsl.traits import IsTerminator
 
 from ...dialects.upstream import scf
 from ...ir.builder import operands_of
 from ...ir.dead_code import is_pure
+from ...lowering.rebuild import Handler, Rebuilder
 
 
 class Liveness:
@@ -100,3 +104,60 @@ class Liveness:
             last = region.block.last_op if region.blocks else None
             if last is not None:
                 self._todo.append(operands_of(last)[i])
+
+
+class WithoutUnused(Rebuilder):
+    """A copy of a module without what nobody needs; all else stays as it is, where it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unused: dict[int, set[int]] = {}
+
+    def mark(self, module: ModuleOp) -> set[int]:
+        live = Liveness(module)
+        self.unused = live.unused
+        return live.dead
+
+    def kept(self, op: Operation) -> list[int]:
+        """Results of an if or loop that stay."""
+        gone = self.unused.get(id(op), ())
+        return [i for i in range(len(op.results)) if i not in gone]
+
+
+def _region(r: WithoutUnused, old: Region, new: Block) -> Region:
+    if not old.blocks:
+        return Region()
+    with r.b.region(new):
+        r.walk(old.block)
+    return Region(new)
+
+
+def _if(r: WithoutUnused, op: scf.IfOp) -> None:
+    results = [op.results[i] for i in r.kept(op)]
+    condition = r.vals(operands_of(op))
+    regions = [_region(r, region, Block()) for region in op.regions]
+    types = [x.type for x in results]
+    made = r.b.with_regions(scf.IfOp, condition, types, regions, dict(op.properties), dict(op.attributes))
+    r.vm.update(zip(results, made.results, strict=True))
+
+
+def _for(r: WithoutUnused, op: scf.ForOp) -> None:
+    kept, operands, old = r.kept(op), operands_of(op), op.body.block
+    given = r.vals([*operands[:3], *(operands[3 + i] for i in kept)])
+    arguments = [old.args[0], *(old.args[1 + i] for i in kept)]
+    new = Block(arg_types=[x.type for x in arguments])
+    r.vm.update(zip(arguments, new.args, strict=True))
+    regions = [_region(r, op.body, new)]
+    types = [op.results[i].type for i in kept]
+    made = r.b.with_regions(scf.ForOp, given, types, regions, dict(op.properties), dict(op.attributes))
+    r.vm.update(zip([op.results[i] for i in kept], made.results, strict=True))
+
+
+def _yield(r: WithoutUnused, op: scf.YieldOp) -> None:
+    parent, values = op.parent_op(), operands_of(op)
+    if isinstance(parent, (scf.ForOp, scf.IfOp)):
+        values = [values[i] for i in r.kept(parent)]
+    r.b.opn(scf.YieldOp, r.vals(values), (), dict(op.properties))
+
+
+WithoutUnused.handlers = cast("dict[type[Operation], Handler]", {scf.IfOp: _if, scf.ForOp: _for, scf.YieldOp: _yield})

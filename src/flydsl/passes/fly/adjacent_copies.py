@@ -19,7 +19,7 @@ from ...dialects.upstream import gpu
 from ...ir.enums import AddressSpace
 from ...ir.types import bit_width, vector_type
 from ...target import architecture
-from .device_module import TARGET_ATTRIBUTE
+from ..base import TARGET_ATTRIBUTE
 
 if TYPE_CHECKING:
     from .fly_layout_lowering import LayoutLowering, Pointer

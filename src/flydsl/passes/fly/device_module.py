@@ -22,13 +22,12 @@ from ...lowering.rebuild import Handler, Rebuilder
 from ...target import architecture
 from ...target.needs import ATTRIBUTE as NEEDS
 from ...target.needs import FEATURE_NEEDS
+from ..base import TARGET_ATTRIBUTE
 
 DYNAMIC_ALIGN = 1024
 """Alignment of the dynamic shared buffer."""
 CHECK_ATTRIBUTE = "fly.check"
 """Attribute of a device module that is compiled for the cpu stack's checked mode."""
-TARGET_ATTRIBUTE = "fly.target"
-"""Attribute of a device module: `GPUTarget.key()` of what it is compiled for."""
 
 
 class DeviceModule(Rebuilder):

@@ -50,8 +50,8 @@ class Storage:
         """Allocation and static offset of a pointer."""
         self.kept: set[SSAValue] = set()
         """Allocations that stay in memory."""
-        self.touched: dict[Operation, dict[SSAValue, None]] = {}
-        """Allocations loaded or stored somewhere inside an op with regions."""
+        self.stored: dict[Operation, dict[SSAValue, None]] = {}
+        """Allocations that something inside an op with regions stores to."""
         self._views: dict[SSAValue, SSAValue] = {}
         """Allocation of a tensor."""
         self._left: list[tuple[SSAValue | None, Operation, str]] = []
@@ -76,7 +76,7 @@ class Storage:
                 continue
             self._visit(op, around)
             if op.regions:
-                self.touched[op] = {}
+                self.stored[op] = {}
                 for region in op.regions:
                     for inner in region.blocks:
                         self._block(inner, [*around, op])
@@ -99,8 +99,9 @@ class Storage:
             return
         if isinstance(op, (_LOAD, _STORE)) and operands[-1] in self.place:
             root = self.place[operands[-1]][0]
-            for outer in around:
-                self.touched[outer][root] = None
+            if isinstance(op, _STORE):
+                for outer in around:
+                    self.stored[outer][root] = None
             if not (isinstance(op, _STORE) and operands[0] in self.place):
                 return
         if isinstance(op, OPS["make_view"]) and operands[0] in self.place:
@@ -126,8 +127,8 @@ class Storage:
         return None if found is None or found[0] in self.kept else found
 
     def carried(self, op: Operation) -> list[SSAValue]:
-        """Promoted allocations from outside that an op touches, in order of allocation."""
-        inside = [root for root in self.touched.get(op, {}) if root not in self.kept and not _within(root, op)]
+        """Promoted allocations from outside that an op stores to, in order of allocation; what it reads is there."""
+        inside = [root for root in self.stored.get(op, {}) if root not in self.kept and not _within(root, op)]
         return sorted(inside, key=self._order.__getitem__)
 
 

@@ -20,10 +20,11 @@ from ..base import Pass
 from ..fuse import group_end, part_of
 from ..order import CONVERSIONS, FLY
 from ..pipeline import PassSpec
+from .walk.folding import Folding
 
 
 @cache
-def walk_of(passes: str) -> type[Rebuilder]:
+def walk_of(passes: str) -> type[Folding]:
     """The walk that passes share, by their names with `+` between them."""
     specs = [PassSpec(name) for name in passes.split("+")]
     parts = [part for part in map(part_of, specs) if part is not None]
@@ -32,7 +33,7 @@ def walk_of(passes: str) -> type[Rebuilder]:
         raise ValueError(f"option 'passes' of pass 'fly-to-llvm' names passes that do not make one walk: '{passes}'")
     brought = [_load(where) for where in dict.fromkeys(part.walk for part in parts) if where]
     bases = [cls for cls in brought if not any(other is not cls and issubclass(other, cls) for other in brought)]
-    walk = cast("type[Rebuilder]", type("FlyToLlvm", tuple(bases), {}))
+    walk = cast("type[Folding]", type("FlyToLlvm", tuple(bases), {}))
     handlers: dict[type[Operation], Handler] = {}
     for cls in reversed(walk.__mro__):
         handlers.update(cls.__dict__.get("handlers", {}))
@@ -55,4 +56,11 @@ class FlyToLlvmPass(Pass):
     """The names of the passes, in their order, with `+` between them."""
 
     def run(self, module: ModuleOp) -> ModuleOp:
-        return walk_of(self.passes).rebuild(module)
+        walk = walk_of(self.passes)()
+        made = walk.run(module)
+        if walk.is_whole:
+            return made
+        # What the end shows to be for nothing has been lowered by then, and not all of that goes again.
+        for name in self.passes.split("+"):
+            module = PassSpec(name).make().run(module)
+        return module

@@ -327,10 +327,12 @@ if TYPE_CHECKING:
     from flydsl.cpu.runtime import CpuDeviceRuntime
 
 
-def __getattr__(name: str) -> Any:
-    if name == "CpuDeviceRuntime":
-        return _class_of("cpu")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:
+    # A type checker takes every name for one of a module that has this.
+    def __getattr__(name: str) -> Any:
+        if name == "CpuDeviceRuntime":
+            return _class_of("cpu")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [

@@ -166,19 +166,30 @@ class _Flow:
             self.visible = visible_functions(module)
             names = self.visible if self.names is None or not target.is_gpu else self.names
             self.kernels = {name: types for name, types in self.visible.items() if name in names}
-        text, _ = self._linked(self._llvm_passes("llvm-pre-opt", text, target), target)
-        with self._timed("optimize"):
-            module = self._middle_end(text, target, level)
-            text, more = self._linked(str(module), target)
-            if more:  # What a plugin calls was not there to be optimised.
-                module = codegen.load_module(text, target)
-                codegen.optimize_for(module, target, level)
-                text = str(module)
-        text, _ = self._linked(self._llvm_passes("llvm-post-opt", text, target), target)
-        module = codegen.load_module(text, target)
-        check_kernels(self.kernels, visible_functions(module), self.visible)
+        # LLVM makes other code of a module that it has written and read again: what no pass changed stays as it came.
+        before, _ = self._linked(self._llvm_passes("llvm-pre-opt", text, target), target)
+        before = ir_text if before == text else before
+        if self._own_pipeline or self.config.at("llvm-post-opt", self.backend.name):
+            with self._timed("optimize"):
+                module = self._middle_end(before, target, level)
+                left, more = self._linked(str(module), target)
+                if more:  # What a plugin calls was not there to be optimised.
+                    module = codegen.load_module(left, target)
+                    codegen.optimize_for(module, target, level)
+                    left = str(module)
+            text, _ = self._linked(self._llvm_passes("llvm-post-opt", left, target), target)
+            optimized = self._own_pipeline or more or text != left
+        else:
+            optimized = False
+        text = text if optimized else before
+        check_kernels(self.kernels, visible_functions(codegen.load_module(text, target)), self.visible)
         with self._timed("emit"):
-            return self._assembly_passes(self._generate(text, target, level), target)
+            return self._assembly_passes(self._generate(text, target, level, optimized=optimized), target)
+
+    @property
+    def _own_pipeline(self) -> bool:
+        """Whether other passes than LLVM's default ones, or another LLVM, optimise the module."""
+        return self.config.pipeline is not None or self.config.external
 
     def _linked(self, text: str, target: DeviceTarget) -> tuple[str, bool]:
         """A device module with the libraries that define what passes made it call, and whether there were any."""
@@ -249,23 +260,30 @@ class _Flow:
 
     # -- boxes 6 and 7
 
-    def _generate(self, text: str, target: DeviceTarget, level: int) -> DeviceCode:
+    def _in_process(self, text: str, target: DeviceTarget, level: int, *, optimized: bool) -> DeviceCode:
+        generate = isolated.compile_device if self.isolated else codegen.compile_device
+        code = generate(text, target, level, optimized=optimized)
+        code.times.update(self.times)
+        return code
+
+    def _generate(self, text: str, target: DeviceTarget, level: int, *, optimized: bool) -> DeviceCode:
+        """Code of a module whose middle end has run, or runs in front of this."""
         mir_passes = self.config.mir_passes(self.backend.name)
         if not self.config.codegen_passes and not mir_passes and not self.config.external:
-            generate = isolated.compile_device if self.isolated else codegen.compile_device
-            code = generate(text, target, level, optimized=True)
-            code.times.update(self.times)
-            return code
+            return self._in_process(text, target, level, optimized=optimized)
         if self.config.codegen_passes and mir_passes:
             raise NotImplementedError(
                 "machine passes of plugins (llvm_codegen_passes) and Python passes on MIR in one compilation are not "
                 "supported yet: the first need one run of fly-llc, the second cut code generation in pieces"
             )
+        given, text = text, text if optimized else str(self._middle_end(text, target, level))
         source = self.folder / "codegen_in.ll"
         source.write_text(text, encoding="utf-8")
         kinds = cast("tuple[Emit, ...]", ("asm",) if target.output == "assembly" else ("obj", "asm"))
         if not self.config.codegen_passes:
             made = self._split(source, target, level, mir_passes, kinds)
+            if made is None:
+                return self._in_process(given, target, level, optimized=optimized)
         else:
             plugins = [plugin.path for plugin in self.config.codegen_plugins]
             passes = self.config.codegen_passes
@@ -281,16 +299,22 @@ class _Flow:
 
     def _split(
         self, source: Path, target: DeviceTarget, level: int, passes: list[tuple[str, Activation]], emit: Sequence[str]
-    ) -> dict[str, bytes]:
+    ) -> dict[str, bytes] | None:
+        """Code with Python passes on the MIR; None if they left all of it as it was, and this LLVM is as good."""
+        changed = self.config.external
+
         def rewrite(each: Activation, text: str) -> str:
+            nonlocal changed
             stage = each.what.stage
             after = run_text_pass(each, mir.MirModule(text), self._context(stage))
+            changed = changed or after != text
             if after != text:
                 mir.verify(after, target, level, self.folder, f"MIR after Python pass '{each}' at {stage}")
             return after
 
         cuts: list[tuple[str, Callable[[str], str]]] = [(point, partial(rewrite, each)) for point, each in passes]
-        return mir.split_codegen(source, target, level, cuts, emit, self.flags)
+        made = mir.split_codegen(source, target, level, cuts, emit, self.flags)
+        return made if changed else None
 
     def _assembly_passes(self, code: DeviceCode, target: DeviceTarget) -> DeviceCode:
         passes = self.config.at("asm", self.backend.name)
@@ -299,6 +323,8 @@ class _Flow:
         text = code.asm
         for each in passes:
             text = run_text_pass(each, text, self._context("asm"))
+        if text == code.asm:
+            return code
         if target.output == "assembly":
             lost = [name for name in self.kernels if not re.search(rf"\.entry\s+{re.escape(name)}\s*\(", text)]
             if lost:

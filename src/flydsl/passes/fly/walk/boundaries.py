@@ -105,15 +105,15 @@ class Boundaries(Regions):
             parts: tuple[Any, ...] = (data.outer, data.offset, data.inner)
             outer, offset, inner = (d if static_data(d) else self.from_struct(d, fields.pop(0)) for d in parts)
             return ComposedLayout(inner, offset, outer)
+        return self._from_fields(data, fields)
 
-        def build(tree: IntTuple) -> IntTuple:
-            if type(tree) is tuple:
-                return tuple([build(x) for x in tree])
-            if isinstance(tree, Basis):
-                return Basis(cast("int | Dyn", build(tree.value)), tree.modes)
-            return self.b.leaf(fields.pop(0), tree.width, tree.div) if isinstance(tree, Dyn) else tree
-
-        return build(data)
+    def _from_fields(self, tree: IntTuple, fields: list[SSAValue]) -> IntTuple:
+        """A tree whose run-time leaves are the fields, which it takes."""
+        if type(tree) is tuple:
+            return tuple([self._from_fields(x, fields) for x in tree])
+        if isinstance(tree, Basis):
+            return Basis(cast("int | Dyn", self._from_fields(tree.value, fields)), tree.modes)
+        return self.b.leaf(fields.pop(0), tree.width, tree.div) if isinstance(tree, Dyn) else tree
 
     def pack(self, old: SSAValue) -> list[SSAValue]:
         """Carriers of a value at a boundary."""

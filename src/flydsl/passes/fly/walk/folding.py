@@ -1,5 +1,6 @@
 """The part of `canonicalize`: everything is folded as it is built, swizzles of kernels too; known ifs and loops are no
-ifs and loops. What takes a look ahead, a result nobody uses say, is left to the pass itself."""
+ifs and loops. What takes a look ahead, a result that nobody uses because of what was folded say, is told (`is_whole`).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from ....dialects.upstream import gpu, scf
 from ....ir.builder import operands_of
 from ....lowering.rebuild import Handler
 from ....lowering.schedule import schedule
-from ...cleanup.canonicalize import CanonicalizePass, is_unsettled, trip_count
+from ...cleanup.canonicalize import is_unsettled, trip_count
+from ...cleanup.liveness import WithoutUnused
 from .regions import Regions, for_loop, if_else
 
 
@@ -20,11 +22,14 @@ class Folding(Regions):
     """Folds while building."""
 
     folds = True
+    is_whole = True
+    """Whether what was built is what the passes leave: nothing is for nothing, or there twice, or would have folded."""
 
     def run(self, module: ModuleOp) -> ModuleOp:
-        made = super().run(module)
-        if is_unsettled(made):
-            return CanonicalizePass().run(made)
+        made = super().run(WithoutUnused.rebuild(module) if is_unsettled(module) else module)
+        # What is expanded behind a conversion for nothing may have taken it for its own, which then stands too early.
+        taken = any(op.results[0].first_use is not None for op in self.b.bypassed)
+        self.is_whole = not (taken or self.missed or self.has_twins or is_unsettled(made))
         schedule(made)
         return made
 

@@ -27,6 +27,8 @@ class Regions(Memory):
         super().__init__()
         self.registers_now: RegisterValues | None = None
         """The registers of the function under way that are values."""
+        self.has_twins = False
+        """Whether functions have equal ops: what loops and ifs carry is emitted when all else is there."""
         self.captured: dict[int, list[SSAValue]] = {}
         """What the terminators of blocks that are built into another hand on."""
         self.carry: list[Sequence[Root]] = []
@@ -95,7 +97,7 @@ def for_loop(r: Regions, op: scf.ForOp) -> None:
     b, registers, operands = r.b, r.registers_now, operands_of(op)
     bounds, inits = r.vals(operands[:3]), r.pack_all(operands[3:])
     old = op.body.block
-    roots = [] if registers is None else registers.accessed(op)[0]
+    roots = [] if registers is None else registers.stored(op)
     new = Block(arg_types=[*r.argument_types(old), *(root.type for root in roots)])
     count = len(new.args) - len(roots)
     started = [r.values[root] for root in roots]
@@ -121,7 +123,7 @@ def for_loop(r: Regions, op: scf.ForOp) -> None:
 def if_else(r: Regions, op: scf.IfOp) -> None:
     b, registers = r.b, r.registers_now
     cond = r.val(operands_of(op)[0])
-    roots = [] if registers is None else registers.accessed(op)[0]
+    roots = [] if registers is None else registers.stored(op)
     started = {root: r.values[root] for root in roots}
     regions: list[Region] = []
     exits: list[Exit] = []
@@ -155,7 +157,7 @@ def if_else(r: Regions, op: scf.IfOp) -> None:
 
 def _while(r: Regions, op: scf.WhileOp) -> None:
     b, registers = r.b, r.registers_now
-    roots = [] if registers is None else registers.accessed(op)[1]
+    roots = [] if registers is None else registers.stored(op)
     inits = [*r.pack_all(operands_of(op)), *(r.values[root].value(b) for root in roots)]
     started = {root: r.values[root] for root in roots}
     regions: list[Region] = []

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
+from xdsl.dialects import ub
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
 from ....dialects.fly.forms import groups_of
@@ -51,38 +52,29 @@ class KeepInMemory(Exception):
 _ALLOCATIONS = tuple(OPS[name] for name in ("memref.alloca", "make_fragment_like", "mma.make_fragment", "make_ptr"))
 
 
-def _copied(op: Operation) -> tuple[Sequence[SSAValue], Sequence[SSAValue]]:
-    _, src, dst, *pred = operands_of(op)
-    return (dst,), (src, *pred)
+def _destination(op: Operation) -> Sequence[SSAValue]:
+    return (operands_of(op)[2],)
 
 
-def _multiplied(op: Operation) -> tuple[Sequence[SSAValue], Sequence[SSAValue]]:
-    _, d, *rest = groups_of(cast(Any, op))
-    return d, [v for group in rest for v in group]
+def _product(op: Operation) -> Sequence[SSAValue]:
+    _, d, *_ = groups_of(cast(Any, op))
+    return d
 
 
-def _stored(at: int) -> Callable[[Operation], tuple[Sequence[SSAValue], Sequence[SSAValue]]]:
-    return lambda op: ((operands_of(op)[at],), ())
+def _second(op: Operation) -> Sequence[SSAValue]:
+    return (operands_of(op)[1],)
 
 
-def _loaded(op: Operation) -> tuple[Sequence[SSAValue], Sequence[SSAValue]]:
-    return (), operands_of(op)[:1]
-
-
-_ACCESSES: dict[type[Operation], Callable[[Operation], tuple[Sequence[SSAValue], Sequence[SSAValue]]]] = {
-    OPS["copy"]: _copied,
-    OPS["copy_atom_call"]: _copied,
-    OPS["gemm"]: _multiplied,
-    OPS["mma_atom_call"]: _multiplied,
-    OPS["memref.store"]: _stored(1),
-    OPS["memref.store_vec"]: _stored(1),
-    OPS["ptr.store"]: _stored(1),
-    OPS["memref.load"]: _loaded,
-    OPS["memref.load_vec"]: _loaded,
-    OPS["ptr.load"]: _loaded,
-    OPS["print"]: lambda op: ((), operands_of(op)),
+_STORES: dict[type[Operation], Callable[[Operation], Sequence[SSAValue]]] = {
+    OPS["copy"]: _destination,
+    OPS["copy_atom_call"]: _destination,
+    OPS["gemm"]: _product,
+    OPS["mma_atom_call"]: _product,
+    OPS["memref.store"]: _second,
+    OPS["memref.store_vec"]: _second,
+    OPS["ptr.store"]: _second,
 }
-"""By class of op: tensors it stores to, and tensors it reads."""
+"""By class of op: tensors it stores to."""
 
 
 class Exit(NamedTuple):
@@ -120,6 +112,8 @@ class RegisterValues:
         self._carried: list[Carried] = []
         self._moved: dict[SSAValue, SSAValue] = {}
         """Results of loops that were made anew."""
+        self._late: list[Operation] = []
+        """Ops that were emitted when the function was built."""
 
     def allocate(self, old: SSAValue, type_: Attribute) -> Root | None:
         """A new root, blank; None for one that stays in memory."""
@@ -145,30 +139,27 @@ class RegisterValues:
         self._sources[value] = found
         return found
 
-    def accessed(self, op: Operation) -> tuple[list[Root], list[Root]]:
-        """Roots from outside that an op with regions stores to, and those it reads or stores to, as allocated."""
-        stored: set[Root] = set()
-        read: set[Root] = set()
-        self._scan(op, stored, read)
-        both = sorted(stored | read, key=lambda root: root.order)
-        return [root for root in both if root in stored], both
+    def stored(self, op: Operation) -> list[Root]:
+        """Roots from outside that an op with regions stores to, as allocated."""
+        found: set[Root] = set()
+        self._scan(op, found)
+        return sorted(found, key=lambda root: root.order)
 
-    def _scan(self, op: Operation, stored: set[Root], read: set[Root]) -> None:
+    def _scan(self, op: Operation, found: set[Root]) -> None:
         dead = self._dead
         for region in op.regions:
             for block in blocks_in(region):
                 inner: Any = block.first_op
                 while inner is not None:
                     if inner.regions:
-                        self._scan(inner, stored, read)
+                        self._scan(inner, found)
                     else:
-                        access = _ACCESSES.get(type(inner))  # pyright: ignore[reportUnknownArgumentType]
-                        if access is not None and id(inner) not in dead:
-                            for values, into in zip(access(inner), (stored, read), strict=True):
-                                for value in values:
-                                    root = self._root(value)
-                                    if root is not None:
-                                        into.add(root)
+                        stores = _STORES.get(type(inner))  # pyright: ignore[reportUnknownArgumentType]
+                        if stores is not None and id(inner) not in dead:
+                            for value in stores(inner):
+                                root = self._root(value)
+                                if root is not None:
+                                    found.add(root)
                     inner = inner._next_op
 
     def _root(self, value: SSAValue) -> Root | None:
@@ -185,11 +176,15 @@ class RegisterValues:
         for root, result in zip(carried.roots, _results(carried), strict=True):
             self.now[root] = Lanes.of(result, self._b.block)
 
-    def settle(self) -> None:
-        """At the end of a function: loops carry and ifs give the roots somebody needs."""
+    def settle(self) -> bool:
+        """At the end of a function: loops carry and ifs give the roots somebody needs.
+
+        Gives whether that made ops of which there are equal ones: what was built behind them could not know.
+        """
         needed = self._needed()
         for carried in self._carried:
             self._finish(carried, needed)
+        return any(map(_has_twin, self._late))
 
     def _needed(self) -> set[SSAValue]:
         """Results for roots that are needed."""
@@ -242,6 +237,7 @@ class RegisterValues:
             following = op.next_op
             op.detach()
             home.insert_op_before(op, anchor)
+            self._late.append(op)
             op = following
         return value
 
@@ -286,6 +282,27 @@ def _drop_users(value: SSAValue) -> None:
     for use in list(value.uses):
         use.operation.detach()
         use.operation.erase()
+
+
+def _has_twin(op: Operation) -> bool:
+    """Whether another op does the same."""
+    mine = operands_of(op)
+    if not mine:
+        return False
+    use: Any = mine[0].first_use
+    while use is not None:
+        other = cast(Operation, use._operation)
+        if other is not op and type(other) is type(op) and other.properties == op.properties:
+            theirs = operands_of(other)
+            if len(theirs) == len(mine) and all(map(_is_same, mine, theirs)):
+                return True
+        use = use._next_use
+    return False
+
+
+def _is_same(a: SSAValue, b: SSAValue) -> bool:
+    """Whether two values are one; what nobody has written is, whoever says so."""
+    return a is b or (type(a.owner) is ub.PoisonOp and type(b.owner) is ub.PoisonOp and a.type == b.type)
 
 
 def is_idle(region: Region) -> bool:

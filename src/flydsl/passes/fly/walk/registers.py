@@ -46,7 +46,7 @@ class Registers(Calls):
     def fill(self, old: Region, entry: Block) -> Region:
         region = super().fill(old, entry)
         if self.registers_now is not None and self.b.entry is entry:
-            self.registers_now.settle()
+            self.has_twins |= self.registers_now.settle()
         return region
 
     def registers(self, old: SSAValue, type_: PointerType, count: int) -> Any:
