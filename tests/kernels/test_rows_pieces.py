@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from flydsl import kernels  # noqa: E402
+from flydsl.kernels import repeats  # noqa: E402
 from flydsl.kernels.rows import call  # noqa: E402
 from flydsl.kernels.rows.gated import gated_rows  # noqa: E402
 
@@ -24,7 +25,7 @@ SHAPES = ((3, 2731), (1, 5003), (2, 4096), (5, 1), (7, 1171), (1, 1))
 def _small(monkeypatch: pytest.MonkeyPatch):  # pyright: ignore[reportUnusedFunction]
     """A second launch is worth it for small arrays, too, and calls are known natively when they come again."""
     monkeypatch.setattr(call, "WORTH_BYTES", PIECE)
-    monkeypatch.setattr(call, "OFTEN", 1)
+    monkeypatch.setattr(repeats, "OFTEN", 1)
 
 
 def poisoned(shape: tuple[int, ...], dtype: Any, before: int, device: str = "cpu") -> tuple[Any, Any]:

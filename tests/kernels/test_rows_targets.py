@@ -71,7 +71,10 @@ CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "embedding back": (embedding_back, (X, N, N, X, 2, 4096, 2, -1, form("dtable dy", 2, edges=False))),
     "group norm": (group_norm_rows, (X, V, V, X, F, F, 2, 4096, 2, 4, 1024, 1e-5, True, form("x out", 4))),
     "group norm back": (group_norm_back, (X, X, V, F, F, X, 2, 4096, 2, 4, 1024, True, form("dy x dx", 8))),
-    "channels": (channel_sums, (X, X, F, F, F, F, 2, 4096, 4, form("dy x", 8))),
+    "channels": (
+        channel_sums,
+        (X, X, F, F, F, F, F[None], F[None], V[:2], V[:2], 2, 4096, 4, 1, 2, form("dy x", 8)),
+    ),
     "quantize": (quantize_rows, (X, V, X.to(torch.int8), F, 2, 4096, 1e-5, 127.0, True, False, form("x weight", 4))),
     "sample": (
         sample_rows,
@@ -93,6 +96,7 @@ NARROW = {
     "few largest",
     "partial loss",
     "sample",
+    "channels",
     "embedding back",
     "cross entropy back",
 }

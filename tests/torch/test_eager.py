@@ -11,14 +11,14 @@ torch = pytest.importorskip("torch")
 
 import flydsl.torch as ft  # noqa: E402
 from flydsl.errors import DSLTypeError  # noqa: E402
-from flydsl.kernels.rows import call  # noqa: E402
+from flydsl.kernels import repeats  # noqa: E402
 from flydsl.torch import operators  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch):  # pyright: ignore[reportUnusedFunction]
     """Calls are known natively when they come for the second time."""
-    monkeypatch.setattr(call, "OFTEN", 1)
+    monkeypatch.setattr(repeats, "OFTEN", 1)
 
 
 X, W, B = (torch.randn(shape, dtype=torch.float64) for shape in ((5, 24), (24,), (24,)))
@@ -339,7 +339,7 @@ def test_known_from_inference_mode():
     with torch.inference_mode():
         for _ in range(3):
             operators.layer_norm(x, w, b, 1e-5)
-            operators.layer_norm_backward(x, x, w, x[:, 0].contiguous(), x[:, 1].contiguous(), None, True)
+            operators.layer_norm_backward(x, x, w, x[:, 0].contiguous(), x[:, 1].contiguous(), None, [True] * 3)
     y = ft.layer_norm(x, w, b)
     made = torch.autograd.grad(y, (x, w, b), torch.ones_like(y))
     assert not any(t.is_inference() for t in (y, *made))

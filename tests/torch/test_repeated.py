@@ -14,7 +14,7 @@ from torch.nn import functional as F  # noqa: E402
 from flydsl import kernels  # noqa: E402
 from flydsl.compiler.call.alike import likeness  # noqa: E402
 from flydsl.errors import DSLTypeError, DSLValueError  # noqa: E402
-from flydsl.kernels.rows import call  # noqa: E402
+from flydsl.kernels import repeats  # noqa: E402
 
 N = 48
 
@@ -59,13 +59,13 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 }
 
 
-@pytest.mark.parametrize("often", [1, call.OFTEN])
+@pytest.mark.parametrize("often", [1, repeats.OFTEN])
 @pytest.mark.parametrize("name", CALLS)
 def test_every_layout_in_turn(name: str, often: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(call, "OFTEN", often)
-    call._calls.clear()  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(repeats, "OFTEN", often)
+    repeats._calls.clear()  # pyright: ignore[reportPrivateUsage]
     ours, theirs = CALLS[name]
-    before = len(call._calls)  # pyright: ignore[reportPrivateUsage]
+    before = len(repeats._calls)  # pyright: ignore[reportPrivateUsage]
     for _ in range(3):
         for layout in LAYOUTS:
             x, w, b = layout(), torch.randn(N), torch.randn(N)
@@ -75,32 +75,32 @@ def test_every_layout_in_turn(name: str, often: int, monkeypatch: pytest.MonkeyP
             w = torch.nn.Parameter(w)
             torch.testing.assert_close(ours(x, w, b).double(), theirs(x, w, b).detach(), atol=1e-5, rtol=1e-5)
     # All but the layout that is copied are known, of tensors and of parameters, and none anew each time.
-    assert 0 < len(call._calls) - before <= 2 * (len(LAYOUTS) - 1)  # pyright: ignore[reportPrivateUsage]
+    assert 0 < len(repeats._calls) - before <= 2 * (len(LAYOUTS) - 1)  # pyright: ignore[reportPrivateUsage]
 
 
 def test_calls_that_come_often_are_known_natively():
     x = torch.randn(7, 50)
     if likeness((x,)) is None:
         pytest.skip("this Python's or torch's objects are laid out otherwise")
-    call._calls.clear()  # pyright: ignore[reportPrivateUsage]
-    call.latest.clear()
-    for number in range(call.OFTEN + 2):
+    repeats._calls.clear()  # pyright: ignore[reportPrivateUsage]
+    repeats.latest.clear()
+    for number in range(repeats.OFTEN + 2):
         made = kernels.softmax(x)
         torch.testing.assert_close(made, torch.softmax(x, -1))
         if number == 0:
-            assert not call.latest
+            assert not repeats.latest
             continue
-        read, table, *_ = call.latest["softmax", None]
-        assert bool(table) == (number > call.OFTEN - 1) == read(table, 0, x), number
-    assert call.again("softmax", None, x) is not None
+        read, table, *_ = repeats.latest["softmax", None]
+        assert bool(table) == (number > repeats.OFTEN - 1) == read(table, 0, x), number
+    assert repeats.again("softmax", None, x) is not None
     for other in (x.double(), x[:3], x.T, torch.randn(8, 50), torch.nn.Parameter(x)):
-        assert call.again("softmax", None, other) is None
+        assert repeats.again("softmax", None, other) is None
 
 
 def test_constants_are_asked_for_what_they_are():
     """Whatever came before: a number of another class is refused as in a first call, and so is what has no hash."""
     x, target = torch.randn(4, 6, 5), torch.zeros(4, dtype=torch.int64)
-    for _ in range(call.OFTEN + 2):
+    for _ in range(repeats.OFTEN + 2):
         kernels.group_norm(x, 2)
         kernels.cross_entropy(x[:, :, 0], target)
     with pytest.raises(TypeError):
@@ -112,22 +112,22 @@ def test_constants_are_asked_for_what_they_are():
 
 
 def test_what_is_kept_has_an_end(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(call, "_MOST", 5)
+    monkeypatch.setattr(repeats, "_MOST", 5)
     x = torch.randn(4, 6, 5)
     for i in range(20):
         for _ in range(2):
             kernels.group_norm(x, 2, eps=1e-5 * (i + 1))
-        assert len(call.latest) <= 5
+        assert len(repeats.latest) <= 5
 
 
 def test_a_call_of_another_environment_is_another(monkeypatch: pytest.MonkeyPatch):
     x = torch.randn(7, 50)
-    monkeypatch.setattr(call, "OFTEN", 1)
+    monkeypatch.setattr(repeats, "OFTEN", 1)
     for _ in range(3):
         kernels.softmax(x)
-    assert call.again("softmax", None, x) is not None
+    assert repeats.again("softmax", None, x) is not None
     monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
-    assert call.again("softmax", None, x) is None
+    assert repeats.again("softmax", None, x) is None
     torch.testing.assert_close(kernels.softmax(x), torch.softmax(x, -1))
 
 
@@ -145,7 +145,7 @@ def test_a_call_does_not_hold_its_tensors():
 
 
 def test_gradients_of_every_layout(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(call, "OFTEN", 1)
+    monkeypatch.setattr(repeats, "OFTEN", 1)
     for _ in range(2):
         for layout in LAYOUTS:
             x, dy, w = layout(), layout(), torch.randn(N)

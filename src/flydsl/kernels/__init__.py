@@ -80,11 +80,13 @@ if not TYPE_CHECKING:
     del attention, matmul
 
 
-def __getattr__(name: str) -> object:
-    if name not in _WHERE:
-        raise AttributeError(f"flydsl.kernels has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
-    return value
+if not TYPE_CHECKING:
+    # A type checker takes every name for one of a module that has this.
+    def __getattr__(name: str) -> object:
+        if name not in _WHERE:
+            raise AttributeError(f"flydsl.kernels has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+        return value
 
 
 def __dir__() -> list[str]:

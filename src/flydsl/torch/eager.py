@@ -97,6 +97,10 @@ def gradient_of(
 
     members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     made = type(f"flydsl_{name}", (torch.autograd.Function,), members)
+    # What the engine calls of a node asks its function first what that is to be, which is known here.
+    node: object = getattr(made, "_backward_cls", None)
+    if isinstance(node, type) and hasattr(node, "apply"):
+        setattr(node, "apply", backward)  # noqa: B010 - its type is not known
     # Without the layer that unwraps what function transforms have left and binds defaults: there is none of it here.
     short: object = super(torch.autograd.Function, made)
     return cast("Callable[..., R]", getattr(short, "apply"))  # noqa: B009 - its type is not known

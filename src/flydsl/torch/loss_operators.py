@@ -63,10 +63,14 @@ def _(
 
 def _context(ctx: Context, inputs: tuple[Given, ...], output: tuple[Tensor, Tensor]) -> None:
     x, weight, target, bias, ctx.ignored, ctx.smoothing = inputs
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(output[1])
     ctx.save_for_backward(x, weight, target, bias, output[1])
 
 
-def _gradient(ctx: Context, dlosses: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+def _gradient(ctx: Context, dlosses: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, ...]:
+    if dlosses is None:
+        return None, None, None, None, None, None
     x, weight, target, bias, sums = ctx.saved_tensors
     need = ctx.needs_input_grad
     wanted = [need[0], need[1], need[3]]

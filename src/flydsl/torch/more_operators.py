@@ -6,7 +6,7 @@ from torch import Tensor
 
 from flydsl import kernels
 from flydsl.errors import DSLValueError
-from flydsl.kernels.rows.call import again
+from flydsl.kernels.repeats import again
 
 from .eager import unseen
 from .operators import softmax, softmax_backward
@@ -86,10 +86,14 @@ def _(logits: Tensor, target: Tensor, sums: Tensor, dlosses: Tensor, ignored: in
 
 def _entropy_context(ctx: Context, inputs: tuple[Given, ...], output: tuple[Tensor, Tensor]) -> None:
     logits, target, ctx.ignored, ctx.smoothing = inputs
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(output[1])
     ctx.save_for_backward(logits, target, output[1])
 
 
-def _entropy_gradient(ctx: Context, dlosses: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+def _entropy_gradient(ctx: Context, dlosses: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, ...]:
+    if dlosses is None:
+        return None, None, None, None
     logits, target, sums = ctx.saved_tensors
     if unseen():
         made = again(
@@ -117,13 +121,16 @@ def _(x: Tensor, y: Tensor, activation: str) -> Tensor:
 
 
 @operator("gated_backward")
-def gated_backward(d: Tensor, x: Tensor, y: Tensor, activation: str) -> tuple[Tensor, Tensor]:
-    return kernels.gated_backward(d, x, y, activation=activation)
+def gated_backward(d: Tensor, x: Tensor, y: Tensor, activation: str, wanted: list[bool]) -> tuple[Tensor, Tensor]:
+    """The gradients of x and y, empty where one is not `wanted`: an operator gives tensors."""
+    dx, dy = kernels.gated_backward(d, x, y, activation=activation, wanted=(wanted[0], wanted[1]))
+    return x.new_empty(0) if dx is None else dx, x.new_empty(0) if dy is None else dy
 
 
 @gated_backward.register_fake
-def _(d: Tensor, x: Tensor, y: Tensor, activation: str) -> tuple[Tensor, Tensor]:
-    return x.new_empty(x.shape), y.new_empty(y.shape)
+def _(d: Tensor, x: Tensor, y: Tensor, activation: str, wanted: list[bool]) -> tuple[Tensor, Tensor]:
+    dx, dy = (t.new_empty(t.shape if want else (0,)) for t, want in zip((x, y), wanted, strict=True))
+    return dx, dy
 
 
 def _gated_context(ctx: Context, inputs: tuple[Tensor, Tensor, str], output: Tensor) -> None:
@@ -131,13 +138,15 @@ def _gated_context(ctx: Context, inputs: tuple[Tensor, Tensor, str], output: Ten
     ctx.activation = inputs[2]
 
 
-def _gated_gradient(ctx: Context, d: Tensor) -> tuple[Tensor, Tensor, None]:
+def _gated_gradient(ctx: Context, d: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
     x, y = ctx.saved_tensors
+    of_x, of_y = ctx.needs_input_grad[:2]
     if unseen():
-        made = again("gated_backward", ctx.activation, x, y, d)
+        made = again("gated_backward", (ctx.activation, of_x, of_y), x, y, d)
         if made is not None:
             return made[0], made[1], None
-    return *gated_backward(d, x, y, ctx.activation), None
+    dx, dy = gated_backward(d, x, y, ctx.activation, [of_x, of_y])
+    return dx if of_x else None, dy if of_y else None, None
 
 
 gated.register_autograd(_gated_gradient, setup_context=_gated_context)
@@ -174,33 +183,49 @@ def _(x: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: f
 
 @operator("group_norm_backward")
 def group_norm_backward(
-    dy: Tensor, x: Tensor, groups: int, weight: Tensor | None, mean: Tensor, scale: Tensor
+    dy: Tensor, x: Tensor, groups: int, weight: Tensor | None, mean: Tensor, scale: Tensor, wanted: list[bool]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return kernels.group_norm_backward(dy, x, groups, weight, mean, scale)
+    """The gradients of x, weight and bias, empty where one is not `wanted`: an operator gives tensors."""
+    need = wanted[0], wanted[1], wanted[2]
+    found = [
+        x.new_empty(0) if t is None else t
+        for t in kernels.group_norm_backward(dy, x, groups, weight, mean, scale, wanted=need)
+    ]
+    return found[0], found[1], found[2]
 
 
 @group_norm_backward.register_fake
 def _(
-    dy: Tensor, x: Tensor, groups: int, weight: Tensor | None, mean: Tensor, scale: Tensor
+    dy: Tensor, x: Tensor, groups: int, weight: Tensor | None, mean: Tensor, scale: Tensor, wanted: list[bool]
 ) -> tuple[Tensor, Tensor, Tensor]:
     like = x if weight is None else weight
-    dweight, dbias = (like.new_empty((x.shape[1],)) for _ in range(2))
-    return x.new_empty(x.shape), dweight, dbias
+    dweight, dbias = (like.new_empty((x.shape[1],)) if want else x.new_empty(0) for want in wanted[1:])
+    return x.new_empty(x.shape) if wanted[0] else x.new_empty(0), dweight, dbias
 
 
 def _group_context(ctx: Context, inputs: tuple[Given, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
     x, ctx.count, weight, bias, _ = inputs
     ctx.bias = None if bias is None else bias.dtype
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(*output[1:])
     ctx.save_for_backward(x, weight, *output[1:])
 
 
-def _group_gradient(ctx: Context, dy: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+def _group_gradient(ctx: Context, dy: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, ...]:
+    if dy is None:
+        return None, None, None, None, None
     x, weight, mean, scale = ctx.saved_tensors
-    made = again("group_norm_backward", ctx.count, dy, x, weight, mean, scale) if unseen() else None
+    inputs, _groups, weights, biases = ctx.needs_input_grad[:4]
+    made = None
+    if unseen():
+        made = again("group_norm_backward", (ctx.count, inputs, weights, biases), dy, x, weight, mean, scale)
     if made is None:
-        made = group_norm_backward(dy, x, ctx.count, weight, mean, scale)
+        made = group_norm_backward(dy, x, ctx.count, weight, mean, scale, [inputs, weights, biases])
     dx, dweight, dbias = made
-    return dx, None, None if weight is None else dweight, None if ctx.bias is None else dbias.to(ctx.bias), None
+    if biases:
+        assert ctx.bias is not None
+        dbias = dbias if dbias.dtype is ctx.bias else dbias.to(ctx.bias)
+    return dx if inputs else None, None, dweight if weights else None, dbias if biases else None, None
 
 
 group_norm.register_autograd(_group_gradient, setup_context=_group_context)
@@ -224,24 +249,69 @@ def _(
 
 
 def _rope_context(ctx: Context, inputs: tuple[Given, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.set_materialize_grads(False)
     ctx.save_for_backward(*inputs[2:5])
     ctx.ways = inputs[5:]
 
 
-def _rope_gradient(ctx: Context, dq: Tensor, dk: Tensor) -> tuple[Tensor | None, ...]:
+def _rope_gradient(ctx: Context, dq: Tensor | None, dk: Tensor | None) -> tuple[Tensor | None, ...]:
     """Turned back. The tables are constants: they have no gradient."""
-    if any(ctx.needs_input_grad[2:4]):
+    of_q, of_k, *tables = ctx.needs_input_grad
+    _refuse_tables(*tables[:2])
+    made = _turned_back(ctx, dq if of_q else None, dk if of_k else None)
+    return *made, None, None, None, None, None
+
+
+def _refuse_tables(cos: bool, sin: bool) -> None:
+    if cos or sin:
         raise DSLValueError("rope: cos and sin have no gradient; pass them detached")
+
+
+def _turned_back(ctx: Context, dq: Tensor | None, dk: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """The gradients of q and k; one that is not there, or that nobody wants, is None."""
     interleaved, inverse = ctx.ways
     cos, sin, positions = ctx.saved_tensors
-    if unseen():
-        made = again("rope", (interleaved, not inverse), dq, dk, cos, sin, positions)
-        if made is not None:
-            return *made, None, None, None, None, None
-    return *rope(dq, dk, cos, sin, positions, interleaved, not inverse), None, None, None, None, None
+    if dq is not None and dk is not None:
+        made = again("rope", (interleaved, not inverse), dq, dk, cos, sin, positions) if unseen() else None
+        return rope(dq, dk, cos, sin, positions, interleaved, not inverse) if made is None else made
+    d = dk if dq is None else dq
+    if d is None:
+        return None, None
+    alone = again("rope", (interleaved, not inverse), d, None, cos, sin, positions) if unseen() else None
+    if alone is None:
+        alone = rope_alone(d, cos, sin, positions, interleaved, not inverse)
+    return (None, alone) if dq is None else (alone, None)
 
 
 rope.register_autograd(_rope_gradient, setup_context=_rope_context)
+
+
+@operator("rope_alone")
+def rope_alone(
+    x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None, interleaved: bool, inverse: bool
+) -> Tensor:
+    """q or k by itself: where only one of them has a gradient."""
+    return kernels.rope(x, None, cos, sin, positions=positions, interleaved=interleaved, inverse=inverse)
+
+
+@rope_alone.register_fake
+def _(
+    x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None, interleaved: bool, inverse: bool
+) -> Tensor:  # fmt: skip
+    return x.new_empty(x.shape)
+
+
+def _alone_context(ctx: Context, inputs: tuple[Given, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[1:4])
+    ctx.ways = inputs[4:]
+
+
+def _alone_gradient(ctx: Context, d: Tensor) -> tuple[Tensor | None, ...]:
+    _refuse_tables(*ctx.needs_input_grad[1:3])
+    return _turned_back(ctx, d, None)[0], None, None, None, None, None
+
+
+rope_alone.register_autograd(_alone_gradient, setup_context=_alone_context)
 
 
 # --- embeddings -------------------------------------------------------------------------------------------------------

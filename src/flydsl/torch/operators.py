@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from flydsl import kernels
-from flydsl.kernels.rows.call import again
+from flydsl.kernels.repeats import again
 from flydsl.kernels.rows.norms import backward, norm
 
 from .eager import unseen
@@ -102,46 +102,60 @@ def _(x: Tensor, residual: Tensor, weight: Tensor | None, eps: float) -> tuple[T
 
 @operator("rms_norm_backward")
 def rms_norm_backward(
-    dy: Tensor, x: Tensor, weight: Tensor | None, scale: Tensor, dsummed: Tensor | None
+    dy: Tensor, x: Tensor, weight: Tensor | None, scale: Tensor, dsummed: Tensor | None, wanted: list[bool]
 ) -> tuple[Tensor, Tensor]:
-    made = backward("rms_norm_backward", dy, x, weight, None, scale, dsummed, True, False, None)
-    return made.x, x.new_empty(0) if made.weight is None else made.weight
+    """The gradients of x and weight; an operator gives tensors, so one that is not `wanted` is empty."""
+    made = backward("rms_norm_backward", dy, x, weight, None, scale, dsummed, wanted[0], wanted[1], False, None)
+    return _or_nothing(made.x, x), _or_nothing(made.weight, x)
 
 
 @rms_norm_backward.register_fake
-def _(dy: Tensor, x: Tensor, weight: Tensor | None, scale: Tensor, dsummed: Tensor | None) -> tuple[Tensor, Tensor]:
-    return _like(x), x.new_empty(0) if weight is None else _like(weight)
+def _(
+    dy: Tensor, x: Tensor, weight: Tensor | None, scale: Tensor, dsummed: Tensor | None, wanted: list[bool]
+) -> tuple[Tensor, Tensor]:
+    return _like(x) if wanted[0] else x.new_empty(0), x.new_empty(0) if weight is None or not wanted[1] else _like(
+        weight
+    )
+
+
+def _or_nothing(made: Tensor | None, x: Tensor) -> Tensor:
+    return x.new_empty(0) if made is None else made
 
 
 def _rms_context(ctx: Context, inputs: tuple[Given, ...], output: tuple[Tensor, ...]) -> None:
     """Of both operators: the last but one argument is the weight, the last result the statistics."""
     ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(output[-1])
     summed = inputs[0] if len(output) == 2 else output[1]
     ctx.save_for_backward(summed, inputs[-2], output[-1])
 
 
-def _rms_gradients(ctx: Context, dy: Tensor | None, dsummed: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+def _rms_gradients(
+    ctx: Context, dy: Tensor | None, dsummed: Tensor | None, inputs: bool, weights: bool
+) -> tuple[Tensor | None, Tensor | None]:
     x, weight, scale = ctx.saved_tensors
     if dy is None:
-        return dsummed, None
+        return dsummed if inputs else None, None
     if unseen():
-        made = again("rms_norm_backward", (True, False), dy, x, weight, None, scale, dsummed)
+        made = again("rms_norm_backward", (inputs, weights, False), dy, x, weight, None, scale, dsummed)
         if made is not None:
             return made.x, made.weight
-    dx, dweight = rms_norm_backward(dy, x, weight, scale, dsummed)
-    return dx, None if weight is None else dweight
+    dx, dweight = rms_norm_backward(dy, x, weight, scale, dsummed, [inputs, weights])
+    return dx if inputs else None, dweight if weights else None
 
 
-def _rms_gradient(ctx: Context, dy: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
-    dx, dweight = _rms_gradients(ctx, dy, None)
+def _rms_gradient(ctx: Context, dy: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, ...]:
+    inputs, weights = ctx.needs_input_grad[:2]
+    dx, dweight = _rms_gradients(ctx, dy, None, inputs, weights)
     return dx, dweight, None
 
 
 def _add_rms_gradient(
-    ctx: Context, dy: Tensor | None, dsummed: Tensor | None, _: Tensor | None
+    ctx: Context, dy: Tensor | None, dsummed: Tensor | None, *_: Tensor | None
 ) -> tuple[Tensor | None, ...]:
-    dx, dweight = _rms_gradients(ctx, dy, dsummed)
-    return dx, dx, dweight, None
+    x, residual, weights = ctx.needs_input_grad[:3]
+    dx, dweight = _rms_gradients(ctx, dy, dsummed, x or residual, weights)
+    return dx if x else None, dx if residual else None, dweight, None
 
 
 rms_norm.register_autograd(_rms_gradient, setup_context=_rms_context)
@@ -176,56 +190,76 @@ def _(
 
 @operator("layer_norm_backward")
 def layer_norm_backward(
-    dy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, scale: Tensor, dsummed: Tensor | None, bias: bool
+    dy: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
+    mean: Tensor,
+    scale: Tensor,
+    dsummed: Tensor | None,
+    wanted: list[bool],
 ) -> tuple[Tensor, Tensor, Tensor]:
-    made = backward("layer_norm_backward", dy, x, weight, mean, scale, dsummed, True, bias, None)
-    dweight, dbias = (x.new_empty(0) if t is None else t for t in (made.weight, made.bias))
-    return made.x, dweight, dbias
+    """The gradients of x, weight and bias, empty where one is not `wanted`."""
+    made = backward("layer_norm_backward", dy, x, weight, mean, scale, dsummed, wanted[0], wanted[1], wanted[2], None)
+    return _or_nothing(made.x, x), _or_nothing(made.weight, x), _or_nothing(made.bias, x)
 
 
 @layer_norm_backward.register_fake
 def _(
-    dy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, scale: Tensor, dsummed: Tensor | None, bias: bool
+    dy: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
+    mean: Tensor,
+    scale: Tensor,
+    dsummed: Tensor | None,
+    wanted: list[bool],
 ) -> tuple[Tensor, Tensor, Tensor]:
-    dweight = x.new_empty(0) if weight is None else _like(weight)
+    dx = _like(x) if wanted[0] else x.new_empty(0)
+    dweight = x.new_empty(0) if weight is None or not wanted[1] else _like(weight)
     dtype = x.dtype if weight is None else weight.dtype
-    return _like(x), dweight, x.new_empty((x.shape[-1] if bias else 0,), dtype=dtype)
+    return dx, dweight, x.new_empty((x.shape[-1],), dtype=dtype) if wanted[2] else x.new_empty(0)
 
 
 def _layer_context(ctx: Context, inputs: tuple[Given, ...], output: tuple[Tensor, ...]) -> None:
     ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(*output[-2:])
     summed = inputs[0] if len(output) == 3 else output[1]
     ctx.save_for_backward(summed, inputs[-3], *output[-2:])
     bias = inputs[-2]
     ctx.bias = None if bias is None else bias.dtype
 
 
-def _layer_gradients(ctx: Context, dy: Tensor | None, dsummed: Tensor | None) -> tuple[Tensor | None, ...]:
+def _layer_gradients(
+    ctx: Context, dy: Tensor | None, dsummed: Tensor | None, inputs: bool, weights: bool, biases: bool
+) -> tuple[Tensor | None, ...]:
     x, weight, mean, scale = ctx.saved_tensors
     if dy is None:
-        return dsummed, None, None
-    bias, made = ctx.bias, None
+        return dsummed if inputs else None, None, None
+    made = None
     if unseen():
-        made = again("layer_norm_backward", (True, bias is not None), dy, x, weight, mean, scale, dsummed)
+        made = again("layer_norm_backward", (inputs, weights, biases), dy, x, weight, mean, scale, dsummed)
     if made is None:
-        dx, dweight, dbias = layer_norm_backward(dy, x, weight, mean, scale, dsummed, bias is not None)
-        dweight = None if weight is None else dweight
+        dx, dweight, dbias = layer_norm_backward(dy, x, weight, mean, scale, dsummed, [inputs, weights, biases])
+        dx, dweight = dx if inputs else None, dweight if weights else None
     else:
         dx, dweight, dbias = made
-    if bias is None:
+    if not biases:
         return dx, dweight, None
+    bias = ctx.bias
+    assert bias is not None
     return dx, dweight, dbias if dbias.dtype is bias else dbias.to(bias)
 
 
 def _layer_gradient(ctx: Context, dy: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, ...]:
-    return *_layer_gradients(ctx, dy, None), None
+    inputs, weights, biases = ctx.needs_input_grad[:3]
+    return *_layer_gradients(ctx, dy, None, inputs, weights, biases), None
 
 
 def _add_layer_gradient(
     ctx: Context, dy: Tensor | None, dsummed: Tensor | None, *_: Tensor | None
 ) -> tuple[Tensor | None, ...]:
-    dx, dweight, dbias = _layer_gradients(ctx, dy, dsummed)
-    return dx, dx, dweight, dbias, None
+    x, residual, weights, biases = ctx.needs_input_grad[:4]
+    dx, dweight, dbias = _layer_gradients(ctx, dy, dsummed, x or residual, weights, biases)
+    return dx if x else None, dx if residual else None, dweight, dbias, None
 
 
 layer_norm.register_autograd(_layer_gradient, setup_context=_layer_context)

@@ -8,6 +8,7 @@ noticed: each is tried on a real object first (`native_reader.can_read`).
 from __future__ import annotations
 
 import ctypes
+from types import MethodDescriptorType
 from typing import ClassVar
 
 
@@ -58,7 +59,30 @@ class MethodDef(ctypes.Structure):
     ]
 
 
-METH_FASTCALL = 0x80
+class MethodDescriptor(ctypes.Structure):
+    """CPython's `PyMethodDescrObject`: a method that a class has in C."""
+
+    _fields_: ClassVar = [
+        ("header", PyObject),
+        ("owner", ctypes.c_void_p),
+        ("name", ctypes.c_void_p),
+        ("qualified", ctypes.c_void_p),
+        ("method", ctypes.POINTER(MethodDef)),
+    ]
+
+
+METH_NOARGS, METH_FASTCALL = 0x4, 0x80
+
+
+def method_address(cls: type, name: str) -> int | None:
+    """The C function `PyObject *(PyObject *self, PyObject *)` behind a method without arguments; None: another kind."""
+    found = getattr(cls, name, None) if header_is_known() else None
+    if type(found) is not MethodDescriptorType or type(found).__basicsize__ < ctypes.sizeof(MethodDescriptor):
+        return None
+    method = MethodDescriptor.from_address(id(found)).method
+    if not method or method.contents.name != name.encode() or method.contents.flags != METH_NOARGS:
+        return None
+    return method.contents.function
 
 
 def header_is_known() -> bool:

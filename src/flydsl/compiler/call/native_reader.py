@@ -146,16 +146,22 @@ def _describer(array: object) -> tuple[int, ...] | None:
         if type(array).__basicsize__ < ctypes.sizeof(NumpyArray) or size <= 0 or size & size - 1:
             return None
         return id(type(array)), 0, size.bit_length() - 1, 0, 0
-    capsule = getattr(type(array), "__dlpack_c_exchange_api__", None) if library == "torch" else None
-    if capsule is None:  # torch has it since 2.10
-        return None
-    table = ExchangeTable.from_address(capsule_pointer(capsule, b"dlpack_exchange_api"))
-    if table.major != 1 or not table.describe:
+    describe = describing_function(array) if library == "torch" else None
+    if describe is None:
         return None
     # Torch negates lazily where it takes the imaginary part of a conjugate. The strides of such a view are even, so a
     # mode of stride one has been added to it and its extent is one: only then the tensor has to be asked.
     floats = getattr(getattr(array, "dtype", None), "is_floating_point", False)
-    return id(type(array)), table.describe, 0, *((id(_IS_NEG), id(False)) if floats else (0, 0))
+    return id(type(array)), describe, 0, *((id(_IS_NEG), id(False)) if floats else (0, 0))
+
+
+def describing_function(tensor: object) -> int | None:
+    """torch's C function that describes tensors of this one's class."""
+    capsule = getattr(type(tensor), "__dlpack_c_exchange_api__", None)
+    if capsule is None:  # torch has it since 2.10
+        return None
+    table = ExchangeTable.from_address(capsule_pointer(capsule, b"dlpack_exchange_api"))
+    return table.describe if table.major == 1 else None
 
 
 # --- native function ----------------------------------------------------------------------------------------------

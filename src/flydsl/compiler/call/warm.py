@@ -70,8 +70,8 @@ def make_warm(
     `function` is what the compiled code depends on; without it only the environment is looked at. The first of `counts`
     is that of its launches.
     """
-    scope: dict[str, object] = {**SCOPE, **_launch_scope(plan, loaded)}
-    made = _Source(scope)
+    scope: dict[str, object] = {**SCOPE, **launch_scope(loaded), **_places(plan, loaded)}
+    made = Source(scope)
     arrays: dict[str, NativeArray] = {}
     for planned in plan.arguments:
         reads = native and planned.library in ("numpy", "torch") and can_read(planned.given)
@@ -89,10 +89,7 @@ def make_warm(
             f"        if not __fly_read(__fly_table, __fly_at, {names}):",
             "            __fly_give(__fly_place); return False",
         ]
-    changed = ["__fly_version() != __fly_now", *(_changed(function, scope) if function is not None else [])]
-    if plan.told is not None:
-        scope["__fly_told"] = Watch.of_values(plan.told).holds
-        changed.append("not __fly_told()")
+    changed = changes_of(plan, function, scope)
     lines = [
         f"def __fly_warm({signature.text(scope)}):",
         f"    if __fly_tracing() is not None or {queued}not __fly_runtime.alive: return False",
@@ -116,7 +113,16 @@ def make_warm(
     return cast(Served, scope["__fly_warm"])
 
 
-class _Source:
+def changes_of(plan: CallPlan, function: FunctionKey | None, scope: dict[str, object]) -> list[str]:
+    """Conditions under which the code of a plan no longer stands; what they mention goes into `scope`."""
+    changed = ["__fly_version() != __fly_now", *(_changed(function, scope) if function is not None else [])]
+    if plan.told is not None:
+        scope["__fly_told"] = Watch.of_values(plan.told).holds
+        changed.append("not __fly_told()")
+    return changed
+
+
+class Source:
     """Lines of generated code and the constants they mention."""
 
     def __init__(self, scope: dict[str, object]):
@@ -279,7 +285,20 @@ def _changed(function: FunctionKey, scope: dict[str, object]) -> list[str]:
 _Place = tuple[ctypes.Array[ctypes.c_char], int, int, tuple[object, object]]
 
 
-def _launch_scope(plan: CallPlan, loaded: LoadedFunction) -> dict[str, object]:
+def launch_scope(loaded: LoadedFunction) -> dict[str, object]:
+    """What every generated function that launches mentions."""
+    return {
+        "__fly_tracing": active.get,
+        "__fly_own": per_thread,
+        "__fly_entered": entered,
+        "__fly_runtime": loaded.runtime,
+        "__fly_version": config.environment_version,
+        "__fly_now": config.environment_version(),
+        "__fly_other": (AttributeError, ValueError, TypeError, OverflowError, RuntimeError, struct.error),
+    }
+
+
+def _places(plan: CallPlan, loaded: LoadedFunction) -> dict[str, object]:
     # Places that no call uses now: a call of another thread, or one inside a call (by a signal handler, or a finalizer
     # that happens to run between arguments and launch), has its own. One that fails does not come back.
     free: list[_Place] = []
@@ -294,17 +313,10 @@ def _launch_scope(plan: CallPlan, loaded: LoadedFunction) -> dict[str, object]:
         return block, base, ctypes.addressof(slots), (failure, slots)
 
     return {
-        "__fly_tracing": active.get,
-        "__fly_own": per_thread,
-        "__fly_entered": entered,
-        "__fly_runtime": loaded.runtime,
-        "__fly_version": config.environment_version,
-        "__fly_now": config.environment_version(),
         "__fly_take": free.pop,
         "__fly_give": free.append,
         "__fly_make_place": make_place,
         "__fly_NoPlace": IndexError,
-        "__fly_other": (AttributeError, ValueError, TypeError, OverflowError, RuntimeError, struct.error),
         "__fly_native": loaded.quick,
         "__fly_failed": loaded.launch_failed,
     }

@@ -5,9 +5,10 @@ What is called once is seldom called again, so a warm call is made when argument
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Hashable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from ... import config
 from ...expr.gpu import Stream
@@ -24,11 +25,17 @@ if TYPE_CHECKING:
     from .dispatch import LoadedFunction
 
 
+class Repeated(Protocol):
+    """What was made of a warm call and is used without it."""
+
+    def forget(self) -> None: ...
+
+
 _MOST = 8
 """Warm calls that are tried for arguments of one kind."""
 
 
-class _Warm:
+class Warm:
     """One plan in two renderings. The native one is quicker and more particular: it knows dtypes by identity."""
 
     def __init__(
@@ -39,28 +46,28 @@ class _Warm:
         function: FunctionKey | None,
         counts: list[int] | None,
     ):
-        self.loaded, self.function, self._counts = loaded, function, counts
+        self.loaded, self.function, self.counts = loaded, function, counts
         self._generation = 0 if function is None else function.generation
         self.environment = config.environment_version()
-        self._plan, self._signature = plan, signature
+        self.plan, self._signature = plan, signature
         self.quick = make_warm(plan, loaded, signature, function, native=True, counts=counts)
         self.plain: Served | None = None
 
     def is_current(self, function: FunctionKey | None) -> bool:
         """Whether what it depends on is as it was."""
         same = self.function is function and (function is None or function.generation == self._generation)
-        same = same and (self._plan.told is None or self._plan.told.holds())
+        same = same and (self.plan.told is None or self.plan.told.holds())
         return same and self.environment == config.environment_version()
 
     def takes(self, call: BoundCall) -> bool:
         """Whether it is for such arguments: constants that are known by identity may have equals."""
-        return self._plan.refusal(call) is None
+        return self.plan.refusal(call) is None
 
     def widen(self) -> None:
         """The native reader has refused arguments of its signature."""
         if self.plain is None:
             self.plain = make_warm(
-                self._plan, self.loaded, self._signature, self.function, native=False, counts=self._counts
+                self.plan, self.loaded, self._signature, self.function, native=False, counts=self.counts
             )
 
 
@@ -69,10 +76,11 @@ class WarmCalls:
 
     def __init__(self, signature: Signature, counts: list[int] | None = None):
         self._signature, self._counts = signature, counts
-        self._by_kind: dict[Hashable, tuple[_Warm, ...]] = {}
+        self._by_kind: dict[Hashable, tuple[Warm, ...]] = {}
         """The one that served last first. Replaced, never changed: threads call at any time."""
-        self._by_key: dict[Hashable, _Warm] = {}
+        self._by_key: dict[Hashable, Warm] = {}
         self._met: set[Hashable] = set()
+        self._repeated: weakref.WeakSet[Repeated] = weakref.WeakSet()
 
     @cached_property
     def _kind(self) -> Callable[..., Hashable]:
@@ -91,7 +99,7 @@ class WarmCalls:
                 return warm.quick
         return None
 
-    def _put_first(self, kind: Hashable, warm: _Warm, instead: _Warm | None = None) -> None:
+    def _put_first(self, kind: Hashable, warm: Warm, instead: Warm | None = None) -> None:
         found = self._by_kind.get(kind, ())
         if not found or found[0] is not warm:
             rest = [each for each in found if each is not warm and each is not instead]
@@ -123,12 +131,25 @@ class WarmCalls:
         plan = plan_of(call, self._signature.parameters) if is_served_warm(call, loaded) else None
         if plan is None:
             return None
-        made = self._by_key[whole] = _Warm(plan, loaded, self._signature, function, self._counts)
+        made = self._by_key[whole] = Warm(plan, loaded, self._signature, function, self._counts)
         self._put_first(kind, made, instead=known)
         return made.quick
 
+    def serving(self, args: tuple[object, ...], call: BoundCall, function: FunctionKey) -> Warm | None:
+        """The warm call that takes these arguments, which `call` is of; None if there is none yet."""
+        for warm in self._by_kind.get(self._kind(*args), ()):
+            if warm.is_current(function) and warm.takes(call):
+                return warm
+        return None
+
+    def note(self, repeated: Repeated) -> None:
+        """Somebody holds a launch that was made of a warm call, and is told when that is dropped."""
+        self._repeated.add(repeated)
+
     def forget(self, loaded: LoadedFunction | None = None) -> None:
         """Drop those of one loaded function, or all."""
+        for repeated in list(self._repeated):
+            repeated.forget()
         for whole, warm in list(self._by_key.items()):
             if loaded is None or warm.loaded is loaded:
                 self._by_key.pop(whole, None)

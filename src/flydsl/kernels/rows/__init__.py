@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from .annotated import layer_norm, rms_norm, softmax
 
 
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"flydsl.kernels.rows has no attribute {name!r}")
-    from . import annotated
+if not TYPE_CHECKING:
+    # A type checker takes every name for one of a module that has this.
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"flydsl.kernels.rows has no attribute {name!r}")
+        from . import annotated
 
-    return getattr(annotated, name)
+        return getattr(annotated, name)
 
 
 __all__ = ["layer_norm", "rms_norm", "softmax"]

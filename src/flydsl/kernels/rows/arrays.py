@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from flydsl.errors import DSLTypeError, DSLValueError
 
-from ..matmul.arrays import Array, HostArray, TorchArray, address, is_torch, packed, type_name
+from ..matmul.arrays import Array, HostArray, TorchArray, address, is_strided, is_torch, packed, type_name
 
 FLOATS = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 """Types of rows, with their bytes; float64 is summed in float64, all others in float32."""
@@ -31,6 +31,8 @@ def type_of(x: HostArray) -> str:
 def describe(op: str, name: str, x: HostArray, types: Sequence[str] = tuple(FLOATS)) -> Array:
     """An argument; anything but an array of these types is refused."""
     if is_torch(x):
+        if not is_strided(x):
+            raise DSLTypeError(f"{op}: {name} has strides, got a tensor in the layout {x.layout}")
         found = Array(tuple(x.shape), tuple(x.stride()), type_of(x), _written(x.device), x.data_ptr())
     elif hasattr(x, "__array_interface__"):
         size = x.dtype.itemsize

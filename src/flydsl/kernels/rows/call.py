@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from flydsl.config import environment_version
 from flydsl.errors import DSLTypeError, DSLValueError
@@ -15,7 +14,6 @@ from .arrays import (
     Array,
     Given,
     HostArray,
-    TorchArray,
     address,
     describe,
     is_torch,
@@ -28,7 +26,7 @@ from .arrays import (
 from .form import UNIT_BYTES
 
 if TYPE_CHECKING:
-    from flydsl.compiler.jit_function import JitFunction
+    pass
 
 T = TypeVar("T")
 
@@ -58,117 +56,9 @@ def recall(op: str, arrays: Mapping[str, HostArray | None], more: object, make: 
     return cast(T, found)
 
 
-# --- calls like one before --------------------------------------------------------------------------------------------
-
-_Call: TypeAlias = Callable[..., Given]
-Known: TypeAlias = tuple[Callable[..., bool], int, int, _Call, object]
-"""A native look at tensors and its table, the environment's version, the call, and what lives as long as the look."""
-_calls: dict[object, Known] = {}
-latest: dict[object, Known] = {}
-"""By operation and constants, what served last: `read(table, 0, *tensors)` says whether these are like its own."""
-OFTEN = 8
-"""Calls like each other."""
-_examples: dict[object, Given] = {}
-"""A number of each type on each device."""
-_plain: set[type] = set()
-"""Classes of tensors that are memory and nothing more."""
-
-
-def call_key(op: str, more: object, *tensors: HostArray | None) -> object:
-    """What a whole call of plain torch tensors depends on, their addresses apart; None where one is something else."""
-    if not _plain and not _find_plain():
-        return None
-    key: list[object] = [op, more, environment_version()]
-    for x in tensors:
-        if x is None:
-            key.append(None)
-        elif type(x) in _plain:
-            tensor = cast("TorchArray", x)
-            key += (type(x), tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.data_ptr() & 15)
-        else:
-            return None
-    return tuple(key)
-
-
-def _find_plain() -> bool:
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        _plain.update((torch.Tensor, torch.nn.Parameter))
-    return bool(_plain)
-
-
-def again(op: str, more: object, *tensors: HostArray | None) -> Given:
-    """What the last call of an operation would make of tensors like its own; None if these are others."""
-    known = latest.get((op, more))
-    if known is None:
-        return None
-    read, table, version, call, _ = known
-    return call(*tensors) if version == environment_version() and read(table, 0, *tensors) else None
-
-
-def repeated(op: str, more: object, *tensors: HostArray | None) -> tuple[object, Given]:
-    """The key of a call, and what it makes, if there was one like it: see `again`."""
-    made = again(op, more, *tensors)
-    if made is not None:
-        return None, made
-    key = call_key(op, more, *tensors)
-    call = known_call(key, op, more, tensors)
-    return key, None if call is None else call(*tensors)
-
-
-def known_call(key: object, op: str, more: object, tensors: Sequence[HostArray | None]) -> _Call | None:
-    """What such a call came to: a function of the tensors that asks nothing of them, and gives None if it cannot."""
-    known = _calls.get(key) if key is not None else None
-    if known is None:
-        return None
-    if isinstance(known[4], int):
-        known = _calls[key] = _with_look(known, tensors) if known[4] >= OFTEN else (*known[:4], known[4] + 1)
-    if len(latest) >= _MOST:
-        latest.clear()
-    latest[op, more] = known
-    return known[3]
-
-
-def remember_call(key: object, call: _Call) -> None:
-    """Its look takes longer to make than several calls: it is made of those that come often, which are counted."""
-    if key is not None:
-        if len(_calls) >= _MOST:
-            _calls.clear()
-            latest.clear()
-        _calls[key] = (_differs, 0, environment_version(), call, 1)
-
-
-def _with_look(known: Known, tensors: Sequence[HostArray | None]) -> Known:
-    from flydsl.compiler.call.alike import likeness
-
-    found = likeness(tensors)
-    return (*known[:4], None) if found is None else (found.read, found.table, *known[2:4], found.kept)
-
-
-def _differs(*_: object) -> bool:
-    """The look where there is none: the key decides."""
-    return False
-
-
-def launch(function: JitFunction, args: tuple[object, ...]) -> None:
-    """Call a function by the warm call that served last, where that takes these arguments: the way to it is longer."""
-    served = function.repeat
-    if served is None or not served(*args):
-        function(*args)
-
-
-def fresh_like(x: Given) -> Callable[[Given], Given]:
-    """What makes a fresh tensor in one piece for others like this one."""
-    torch = sys.modules["torch"]
-    return torch.empty_like if x.is_contiguous() else partial(torch.empty_like, memory_format=torch.contiguous_format)
-
-
-def fresh_as(x: Given, shape: tuple[int, ...], dtype: object) -> Callable[[], Given]:
-    """What makes fresh tensors of this shape and type where `x` is: `empty_like` is quicker than all that name them."""
-    torch, kind = sys.modules["torch"], (x.device, dtype)
-    if kind not in _examples:
-        _examples[kind] = x.new_empty((), dtype=dtype)
-    return partial(torch.empty_like, _examples[kind].expand(shape), memory_format=torch.contiguous_format)
+def part_of(memory: Given, shape: tuple[int, ...], dtype: Given) -> Given:
+    """An array of this shape and type at the beginning of what `repeated_scratch` gives."""
+    return memory[: math.prod(shape) * dtype.itemsize].view(dtype).view(shape)
 
 
 def rows_in_place(x: Given) -> bool:
@@ -317,26 +207,18 @@ def more_of(stream: object) -> dict[str, object]:
 __all__ = [
     "ALL",
     "Result",
-    "again",
     "arrays_only",
     "block_memory",
-    "call_key",
     "check_apart",
     "described",
     "dtype_of",
     "environment_version",
-    "fresh_as",
-    "fresh_like",
     "has_clusters",
     "in_pieces",
-    "known_call",
-    "latest",
-    "launch",
     "more_of",
     "parks",
+    "part_of",
     "recall",
-    "remember_call",
-    "repeated",
     "rows_in_place",
     "rows_of",
 ]

@@ -18,15 +18,8 @@ WIDTH, HEIGHT = 32, 16
 """Columns of a block, and threads for each of them."""
 AHEAD = 4
 """Rows that a thread reads at once."""
-SLICES, SLICE = 64, 8
-"""Parts of the rows of a tall matrix at most, and rows of one at least."""
 THREADS = 128
 """Threads of a block that sums columns of a part."""
-
-
-def slices_of(m: int) -> int:
-    """Parts of so many rows."""
-    return min(SLICES, -(-m // SLICE))
 
 
 def starts_early() -> bool:

@@ -8,20 +8,9 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLValueError
 
+from ..repeats import fresh_as, fresh_like, relaunch, remember_call, repeated
 from .arrays import INDICES, Given, HostArray, describe, is_view, matrix, same_place, shaped, vacant, vector
-from .call import (
-    Result,
-    arrays_only,
-    described,
-    dtype_of,
-    fresh_as,
-    fresh_like,
-    launch,
-    more_of,
-    recall,
-    remember_call,
-    repeated,
-)
+from .call import Result, arrays_only, described, dtype_of, more_of, recall, rows_of
 from .form import Form, form_of, looped
 from .lines import ADD, Lines, Place, logarithm, power
 from .softmax_entry import describe_rows
@@ -224,16 +213,16 @@ def cross_entropy_forward(
 
 def _remember(key: object, logits: Given, target: Given, losses: Given, rest: tuple[object, ...]) -> None:
     """The forward call, for tensors like these."""
-    fresh, flat, shape = fresh_as(logits, target.shape, losses.dtype), logits.ndim == 2, rest[:2]
+    fresh, (m, n) = fresh_as(logits, target.shape, losses.dtype), logits.reshape(-1, logits.shape[-1]).shape
 
-    def call(logits: Given, target: Given) -> Loss:
+    def arrange(logits: Given, *vectors: Given) -> tuple[object, ...]:
+        return (rows_of(logits, m, n), *(x.view(-1) for x in vectors), *rest)
+
+    rows = relaunch(cross_entropy_rows, arrange, range(4), fresh=2)
+
+    def call(logits: Given, target: Given) -> Loss | None:
         losses, sums = fresh(), fresh()
-        if flat:
-            launch(cross_entropy_rows, (logits, target, losses, sums, *rest))
-        else:
-            vectors = (x.view(-1) for x in (target, losses, sums))
-            launch(cross_entropy_rows, (logits.view(shape), *vectors, *rest))
-        return Loss(losses, sums)
+        return Loss(losses, sums) if rows.now(logits, target, losses, sums) else None
 
     remember_call(key, call)
 
@@ -275,19 +264,18 @@ def _remember_backward(
     key: object, logits: Given, target: Given, sums: Given, dlosses: Given, rest: tuple[object, ...]
 ) -> None:
     """The gradient, for tensors like these; that of a mean comes as one number in all places."""
-    fresh, flat, shape = fresh_like(logits), logits.ndim == 2, rest[:2]
+    fresh, (m, n) = fresh_like(logits), logits.reshape(-1, logits.shape[-1]).shape
+    apart = not dlosses.is_contiguous()
+
+    def arrange(logits: Given, target: Given, sums: Given, dlosses: Given, made: Given) -> tuple[object, ...]:
+        vectors = (x.view(-1) for x in (target, sums, dlosses))
+        return (rows_of(logits, m, n), *vectors, rows_of(made, m, n), *rest)
+
+    rows = relaunch(cross_entropy_back, arrange, range(5), fresh=1)
 
     def call(logits: Given, target: Given, sums: Given, dlosses: Given) -> Given:
         made = fresh(logits)
-        if made.data_ptr() & 15:  # the kernel was chosen for whole units
-            return None
-        dlosses = dlosses.contiguous()
-        if flat:
-            launch(cross_entropy_back, (logits, target, sums, dlosses, made, *rest))
-        else:
-            vectors = (x.view(-1) for x in (target, sums, dlosses))
-            launch(cross_entropy_back, (logits.view(shape), *vectors, made.view(shape), *rest))
-        return made
+        return made if rows.now(logits, target, sums, dlosses.contiguous() if apart else dlosses, made) else None
 
     remember_call(key, call)
 

@@ -9,6 +9,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLValueError
 
+from ..repeats import fresh_as, relaunch, remember_call, repeated
 from .arrays import (
     INDICES,
     Given,
@@ -23,7 +24,7 @@ from .arrays import (
     vector,
     zeros,
 )
-from .call import arrays_only, described, dtype_of, fresh_as, launch, more_of, recall, remember_call, repeated
+from .call import arrays_only, described, dtype_of, more_of, recall
 from .form import Form, form_of
 from .lines import Lines, Place, pick, when
 from .softmax_kernels import blocks_for, row_of
@@ -188,15 +189,16 @@ def embedding(ids: HostArray, table: HostArray, *, stream: object = None) -> Giv
 
 def _remember(key: object, ids: Given, table: Given, rest: tuple[object, ...]) -> None:
     """The forward call, for tensors like these."""
-    fresh, flat, shape = fresh_as(table, (*ids.shape, table.shape[1]), table.dtype), ids.ndim == 1, rest[:2]
+    fresh, shape = fresh_as(table, (*ids.shape, table.shape[1]), table.dtype), rest[:2]
+
+    def arrange(ids: Given, table: Given, made: Given) -> tuple[object, ...]:
+        return (table, ids.view(-1), made.view(shape), *rest)
+
+    rows = relaunch(embedding_rows, arrange, (1, 0, 2), fresh=1)
 
     def call(ids: Given, table: Given) -> Given:
         made = fresh()
-        if made.data_ptr() & 15:  # the kernel was chosen for whole units
-            return None
-        args = (table, ids, made) if flat else (table, ids.view(-1), made.view(shape))
-        launch(embedding_rows, (*args, *rest))
-        return made
+        return made if rows.now(ids, table, made) else None
 
     remember_call(key, call)
 

@@ -56,6 +56,10 @@ BUSY = PROCESSORS * 1024
 """Threads that keep a large GPU busy."""
 
 
+SLICES, SLICE = 64, 8
+"""Parts of the rows of a tall matrix whose columns are summed at most, and rows of one at least."""
+
+
 class Form(NamedTuple):
     """How rows are read; a constant of the kernel."""
 
@@ -247,6 +251,11 @@ def gradients_in_a_ring(
     )
 
 
+def slices_of(m: int) -> int:
+    """Parts of so many rows that columns are summed of first."""
+    return min(SLICES, -(-m // SLICE))
+
+
 def looped(form: Form, m: int) -> Form:
     """The same for a kernel that writes no rows: a loop of few threads is faster than a block that holds a row."""
     if form.team <= LOOP_THREADS:
@@ -324,4 +333,4 @@ def _most(team: int, held: int) -> int:
     return (HELD_BYTES if team < MOST_THREADS else HELD_BYTES // 2) // held
 
 
-__all__ = ["Form", "form_of", "gradients_in_a_ring", "in_a_ring", "known_form", "looped", "two_blocks"]
+__all__ = ["Form", "form_of", "gradients_in_a_ring", "in_a_ring", "known_form", "looped", "slices_of", "two_blocks"]

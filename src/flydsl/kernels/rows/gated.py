@@ -10,21 +10,9 @@ import flydsl.expr as fx
 from flydsl.errors import DSLTypeError, DSLValueError
 
 from ..activations import ACTIVATIONS, slope
+from ..repeats import fresh_like, relaunch, remember_call, repeated
 from .arrays import Given, HostArray, describe, is_view, matrix, same_place, shaped
-from .call import (
-    Result,
-    arrays_only,
-    check_apart,
-    described,
-    dtype_of,
-    fresh_like,
-    in_pieces,
-    launch,
-    more_of,
-    recall,
-    remember_call,
-    repeated,
-)
+from .call import Result, arrays_only, check_apart, described, dtype_of, in_pieces, more_of, recall
 from .form import Form, form_of
 from .lines import Lines, Place
 from .softmax_entry import describe_rows
@@ -70,8 +58,8 @@ def gated_back_kernel(
     x: fx.Tensor,
     y: fx.Tensor,
     d: fx.Tensor,
-    dx: fx.Tensor,
-    dy: fx.Tensor,
+    dx: fx.Tensor | None,
+    dy: fx.Tensor | None,
     m: fx.Int32,
     n: fx.Int32,
     activation: fx.Constexpr[str],
@@ -82,8 +70,10 @@ def gated_back_kernel(
 
     def finish(at: Place) -> None:
         value, given = lines.read("x", at), lines.read("d", at)
-        lines.write("dx", at, given * lines.read("y", at) * slope(activation, value))
-        lines.write("dy", at, given * ACTIVATIONS[activation](value))
+        if dx is not None:
+            lines.write("dx", at, given * lines.read("y", at) * slope(activation, value))
+        if dy is not None:
+            lines.write("dy", at, given * ACTIVATIONS[activation](value))
 
     lines.each(finish)
 
@@ -93,15 +83,15 @@ def gated_back(
     x: fx.Tensor,
     y: fx.Tensor,
     d: fx.Tensor,
-    dx: fx.Tensor,
-    dy: fx.Tensor,
+    dx: fx.Tensor | None,
+    dy: fx.Tensor | None,
     m: fx.Int32,
     n: fx.Int32,
     activation: fx.Constexpr[str],
     form: fx.Constexpr[Form],
     stream: fx.Stream = fx.Stream(None),
 ):
-    """The gradients of both factors from that of the product."""
+    """The gradients of the factors from that of the product, but for those that are None."""
     gated_back_kernel(x, y, d, dx, dy, m, n, activation, form).launch(
         grid=blocks_for(form, m), block=form.block, stream=stream
     )
@@ -130,65 +120,79 @@ def _launch(
     op: str,
     function: JitFunction,
     given: dict[str, HostArray],
-    made: dict[str, Result],
+    made: dict[str, Result | None],
     activation: str,
     stream: object,
     key: object,
 ) -> None:
-    """Launch by the element; `key` is that of calls that are to be repeated."""
+    """Launch by the element; `key` is that of calls that are to be repeated. Results that nobody wants are None."""
     matrices = {name: matrix(x) for name, x in given.items()}
-    launches = in_pieces({**matrices, **{name: result.matrix for name, result in made.items()}})
+    results = {name: result.matrix for name, result in made.items() if result is not None}
+    launches = in_pieces({**matrices, **results})
     form = None
     for rows in launches:
         m, n = rows["x"].shape
         if m and n:
-            form = recall(op, rows, None, partial(_form, op, rows, len(given)))
-            function(*rows.values(), m, n, activation, form, **more_of(stream))
+            form = recall(op, rows, tuple(results), partial(_form, op, rows, len(given)))
+            arrays = [rows.get(name) for name in (*given, *made)]
+            function(*arrays, m, n, activation, form, **more_of(stream))
     views = all(is_view(matrices[name], x) for name, x in given.items())
     if key is not None and form is not None and len(launches) == 1 and views:
-        _remember(key, function, tuple(given.values()), len(made), launches[0]["x"].shape, (activation, form))
+        wanted = [result is not None for result in made.values()]
+        _remember(key, function, tuple(given.values()), wanted, launches[0]["x"].shape, (activation, form))
 
 
 def _remember(
     key: object,
     function: JitFunction,
     given: tuple[Given, ...],
-    count: int,
+    wanted: list[bool],
     shape: tuple[int, ...],
     rest: tuple[object, ...],
 ) -> None:
-    """A call of one launch, for tensors like these, whose `count` results are like the first of them."""
-    fresh = fresh_like(given[0])
-    flat, rest = all(x.shape == shape for x in given), (*shape, *rest)
+    """A call of one launch, for tensors like these, whose results are like the first of them."""
+    fresh, rest, count = fresh_like(given[0]), (*shape, *rest), len(wanted)
 
-    def call(*given: Given) -> Given:
-        first = fresh(given[0])
-        made = (first,) if count == 1 else (first, fresh(given[0]))
-        for x in made:
-            if x.data_ptr() & 15:  # the kernel was chosen for whole units
-                return None
-        args = (*given, *made, *rest) if flat else (*[x.view(shape) for x in (*given, *made)], *rest)
-        launch(function, args)
-        return first if count == 1 else made
+    def arrange(*tensors: Given) -> tuple[object, ...]:
+        return (*(None if x is None else x.view(shape) for x in tensors), *rest)
 
-    remember_call(key, call)
+    rows = relaunch(function, arrange, range(len(given) + count), fresh=count)
+
+    def one(*given: Given) -> Given:
+        made = fresh(given[0])
+        return made if rows.now(*given, made) else None
+
+    def two(*given: Given) -> Given:
+        made = tuple([fresh(given[0]) if want else None for want in wanted])
+        return made if rows.now(*given, *made) else None
+
+    remember_call(key, one if count == 1 else two)
 
 
 def gated_backward(
-    d: HostArray, x: HostArray, y: HostArray, *, activation: str = "silu", stream: object = None
+    d: HostArray,
+    x: HostArray,
+    y: HostArray,
+    *,
+    activation: str = "silu",
+    wanted: tuple[bool, bool] = (True, True),
+    stream: object = None,
 ) -> tuple[Given, Given]:
-    """The gradients of `x` and `y` from that of `gated(x, y)`."""
+    """The gradients of `x` and `y` from that of `gated(x, y)`; None for one that is not `wanted`."""
     op, key = "gated_backward", None
+    of_x, of_y = wanted
     if stream is None and type(activation) is str:
-        key, known = repeated(op, activation, x, y, d)
+        key, known = repeated(op, (activation, of_x, of_y), x, y, d)
         if known is not None:
             return known
     dtype = _check(op, x, y, activation)
     arrays_only(op, d=d)
     shaped(op, "d", describe(op, "d", d), x.shape, "x")
-    dx, dy = (Result(op, name, x, dtype, None) for name in ("dx", "dy"))
+    if not (of_x or of_y):
+        return None, None
+    dx, dy = (Result(op, name, x, dtype, None) if want else None for name, want in (("dx", of_x), ("dy", of_y)))
     _launch(op, gated_back, {"x": x, "y": y, "d": d}, {"dx": dx, "dy": dy}, activation, stream, key)
-    return dx.done(), dy.done()
+    return None if dx is None else dx.done(), None if dy is None else dy.done()
 
 
 def _form(op: str, rows: dict[str, HostArray], reads: int) -> Form:

@@ -6,33 +6,26 @@ on the shape alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLValueError
 
+from ..matmul.workspace import repeated_scratch
+from ..repeats import fresh_as, fresh_like, relaunch, remember_call, repeated
 from .arrays import Array, Given, HostArray, describe, is_view, matrix, same_place, shaped, vacant, vector, zeros
-from .call import (
-    Result,
-    arrays_only,
-    check_apart,
-    described,
-    dtype_of,
-    fresh_as,
-    fresh_like,
-    launch,
-    more_of,
-    recall,
-    remember_call,
-    repeated,
-)
+from .call import Result, arrays_only, check_apart, described, dtype_of, more_of, part_of, recall
+from .columns import sum_columns
 from .form import Form, form_of
 from .lines import ADD, Lines, Place
 from .norm_kernels import statistics, summed_at
 from .softmax_kernels import blocks_for, row_of
 
 if TYPE_CHECKING:
+    from flydsl.compiler.jit_function import JitFunction
     from flydsl.expr.annotations import Value
 
 
@@ -174,8 +167,8 @@ def channel_sums_kernel(
     x: fx.Tensor,
     means: fx.Tensor,
     scales: fx.Tensor,
-    dweights: fx.Tensor,
-    dbiases: fx.Tensor,
+    dweights: fx.Tensor | None,
+    dbiases: fx.Tensor | None,
     m: fx.Int32,
     n: fx.Int32,
     each: fx.Int32,
@@ -190,7 +183,10 @@ def channel_sums_kernel(
     )  # fmt: skip
 
     def leave() -> None:
-        dweights[lines.row], dbiases[lines.row] = dweights.dtype(dw * scale), dbiases.dtype(db)
+        if dweights is not None:
+            dweights[lines.row] = dweights.dtype(dw * scale)
+        if dbiases is not None:
+            dbiases[lines.row] = dbiases.dtype(db)
 
     lines.first(leave)
 
@@ -201,18 +197,28 @@ def channel_sums(
     x: fx.Tensor,
     means: fx.Tensor,
     scales: fx.Tensor,
-    dweights: fx.Tensor,
-    dbiases: fx.Tensor,
+    dweights: fx.Tensor | None,
+    dbiases: fx.Tensor | None,
+    of_weight: fx.Tensor | None,
+    of_bias: fx.Tensor | None,
+    dweight: fx.Tensor | None,
+    dbias: fx.Tensor | None,
     m: fx.Int32,
     n: fx.Int32,
     each: fx.Int32,
+    images: fx.Int32,
+    channels: fx.Int32,
     form: fx.Constexpr[Form],
     stream: fx.Stream = fx.Stream(None),
 ):
-    """The part of each channel of each image in the gradients of weight and bias."""
+    """The gradients of weight and bias, by the part of each channel of each image in them.
+
+    `of_weight` and `of_bias` are these parts, `dweights` and `dbiases`, as matrices of images.
+    """
     channel_sums_kernel(dy, x, means, scales, dweights, dbiases, m, n, each, form).launch(
         grid=blocks_for(form, m), block=form.block, stream=stream
     )
+    sum_columns([(of_weight, dweight), (of_bias, dbias)], images, channels, stream)
 
 
 class GroupNorm(NamedTuple):
@@ -287,12 +293,14 @@ def _remember(key: object, x: Given, weight: Given, bias: Given, means: Given, r
     """The forward call, for tensors like these."""
     fresh, statistic, shape = fresh_like(x), fresh_as(x, means.shape, means.dtype), rest[:2]
 
+    def arrange(x: Given, weight: Given, bias: Given, out: Given, mean: Given, scale: Given) -> tuple[object, ...]:
+        return (x.view(shape), weight, bias, out.view(shape), mean, scale, *rest)
+
+    rows = relaunch(group_norm_rows, arrange, range(6), fresh=3)
+
     def call(x: Given, weight: Given, bias: Given) -> GroupNorm | None:
         out, mean, scale = fresh(x), statistic(), statistic()
-        if out.data_ptr() & 15:  # the kernel was chosen for whole units
-            return None
-        launch(group_norm_rows, (x.view(shape), weight, bias, out.view(shape), mean, scale, *rest))
-        return GroupNorm(out, mean, scale)
+        return GroupNorm(out, mean, scale) if rows.now(x, weight, bias, out, mean, scale) else None
 
     remember_call(key, call)
 
@@ -305,12 +313,17 @@ def group_norm_backward(
     mean: HostArray,
     scale: HostArray,
     *,
+    wanted: tuple[bool, bool, bool] = (True, True, True),
     stream: object = None,
 ) -> tuple[Given, Given, Given]:
-    """The gradients of x, weight and bias; those of weight and bias have the type of `weight`, or of x without one."""
+    """The gradients of x, weight and bias, None for those that are not `wanted`.
+
+    Those of weight and bias have the type of `weight`, or of x without one.
+    """
     op, key = "group_norm_backward", None
+    inputs, weights, biases = wanted
     if stream is None and type(groups) is int:
-        key, known = repeated(op, groups, dy, x, weight, mean, scale)
+        key, known = repeated(op, (groups, inputs, weights, biases), dy, x, weight, mean, scale)
         if known is not None:
             return known
     arrays_only(op, dy=dy, x=x, weight=weight, mean=mean, scale=scale)
@@ -320,62 +333,87 @@ def group_norm_backward(
     m, n, channels = images * groups, each * size, groups * each
     for name, v in (("mean", mean), ("scale", scale)):
         shaped(op, name, describe(op, name, v), (m,), "x")
-    result = Result(op, "dx", x, dtype_of(x), None, plain=True)
+    result = Result(op, "dx", x, dtype_of(x), None, plain=True) if inputs else None
     kind = dtype_of(x if weight is None else weight)
-    made = [(vacant if m and n else zeros)(x, (channels,), kind) for _ in range(2)]
-    if m and n:
-        from .columns import column_sums
+    made = [(vacant if m and n else zeros)(x, (channels,), kind) if want else None for want in (weights, biases)]
+    if m and n and any(wanted):
+        means, scales = vector(mean), vector(scale)
+        vectors = (_vector(weight), means, scales)
+        launches: list[_Launch] = []
+        views: list[bool] = []
+        if result is not None:
+            rows = {"dy": matrix(dy.reshape(m, n)), "x": matrix(x.reshape(m, n)), "dx": result.plain.reshape(m, n)}
+            form = recall(op, rows, None, lambda: _form(op, rows, 8))
+            rest = (m, n, groups, each, size, _even(form, size), form)
+            launches.append(_Launch(group_norm_back, (m, n), rest))
+            views += [is_view(rows["dy"], dy), is_view(rows["x"], x)]
+            group_norm_back(rows["dy"], rows["x"], *vectors, rows["dx"], *rest, **more_of(stream))
+        sums = None
+        if weights or biases:
+            lines = {name: matrix(v.reshape(images * channels, size)) for name, v in (("dy", dy), ("x", x))}
+            wide = "float64" if dtype_of(x) == "float64" else "float32"
+            sums = vacant(x, (weights + biases, images, channels), wide)
+            form = recall(f"{op}: channels", lines, None, lambda: _form(op, lines, 8))
+            rest = (images * channels, size, each, images, channels, form)
+            launches.append(_Launch(channel_sums, (images * channels, size), rest))
+            views += [is_view(lines["dy"], dy), is_view(lines["x"], x)]
+            given: list[Given] = [lines["dy"], lines["x"], means, scales, *_parts(sums, made), *made, *rest]
+            channel_sums(*given, **more_of(stream))
+        as_they_are = all(a is b for a, b in zip(vectors, (weight, mean, scale), strict=True))
+        if key is not None and all(views) and as_they_are:
+            _remember_backward(key, x, made, sums, launches)
+    return None if result is None else result.done(), made[0], made[1]
 
-        means, scales, more = vector(mean), vector(scale), more_of(stream)
-        rows = {"dy": matrix(dy.reshape(m, n)), "x": matrix(x.reshape(m, n)), "dx": result.plain.reshape(m, n)}
-        form = recall(op, rows, None, lambda: _form(op, rows, 8))
-        vectors, rest = (_vector(weight), means, scales), (m, n, groups, each, size, _even(form, size), form)
-        group_norm_back(rows["dy"], rows["x"], *vectors, rows["dx"], *rest, **more)
-        lines = {name: matrix(v.reshape(images * channels, size)) for name, v in (("dy", dy), ("x", x))}
-        wide = "float64" if dtype_of(x) == "float64" else "float32"
-        sums = [vacant(x, (images * channels,), wide) for _ in range(2)]
-        form = recall(f"{op}: channels", lines, None, lambda: _form(op, lines, 8))
-        of_channels = (images * channels, size, each, form)
-        channel_sums(lines["dy"], lines["x"], means, scales, sums[0], sums[1], *of_channels, **more)
-        for part, total in zip(sums, made, strict=True):
-            column_sums(part.reshape(images, channels), total, images, channels, **more)
-        views = all(is_view(v, of) for seen in (rows, lines) for v, of in ((seen["dy"], dy), (seen["x"], x)))
-        if key is not None and views and all(a is b for a, b in zip(vectors, (weight, mean, scale), strict=True)):
-            _remember_backward(
-                key, (dy, x, weight, mean, scale), made[0], sums[0], (images, channels), rest, of_channels
-            )
-    return result.done(), made[0], made[1]
+
+class _Launch(NamedTuple):
+    """One of a function that is given rows of this shape, and what comes behind all arrays."""
+
+    function: JitFunction
+    shape: tuple[int, int]
+    rest: tuple[object, ...]
 
 
-def _remember_backward(
-    key: object,
-    given: tuple[Given, ...],
-    total: Given,
-    part: Given,
-    images: tuple[int, int],
-    rest: tuple[object, ...],
-    of_channels: tuple[object, ...],
-) -> None:
-    """The gradients, for tensors like these; `total` and `part` are as those of weight and bias and their sums."""
-    from .columns import column_sums
+def _parts(sums: Given, made: Sequence[Given]) -> tuple[Given, ...]:
+    """The sums of weight and bias, which are one array: by the channel, and as matrices of images."""
+    of_weight, of_bias = None if made[0] is None else sums[0], None if made[1] is None else sums[-1]
+    return (*(None if t is None else t.reshape(-1) for t in (of_weight, of_bias)), of_weight, of_bias)
 
-    x = given[1]
-    fresh, groups, channels = fresh_like(x), rest[:2], of_channels[:2]
-    fresh_total, fresh_part = fresh_as(x, total.shape, total.dtype), fresh_as(x, images, part.dtype)
+
+_SOURCES = {"group_norm_back": (0, 1, 2, 3, 4, 5), "channel_sums": (0, 1, 3, 4, 6, 6, 6, 6, 7, 8)}
+"""Of dy, x, weight, mean, scale, dx, the sums, dweight and dbias, those that a function takes."""
+
+
+def _remember_backward(key: object, x: Given, made: list[Given], sums: Given, launches: list[_Launch]) -> None:
+    """The gradients, for tensors like these; `made` and `sums` are as those of weight and bias."""
+    inputs, fresh = launches[0].function is group_norm_back, fresh_like(x)
+    of_weight, of_bias = (None if t is None else fresh_as(x, t.shape, t.dtype) for t in made)
+    of_sums = None if sums is None else repeated_scratch(x, sums.nbytes)
+    shape, wide = (None, None) if sums is None else (tuple(sums.shape), sums.dtype)
+
+    def arranged(launch: _Launch, *tensors: Given) -> tuple[object, ...]:
+        dy, x, weight, mean, scale, dx, memory, *made = tensors
+        rows = (dy.view(launch.shape), x.view(launch.shape))
+        if launch.function is group_norm_back:
+            return (*rows, weight, mean, scale, dx.view(launch.shape), *launch.rest)
+        assert shape is not None
+        return (*rows, mean, scale, *_parts(part_of(memory, shape, wide), made), *made, *launch.rest)
+
+    first, *more = (
+        relaunch(launch.function, partial(arranged, launch), _SOURCES[launch.function.__name__], fresh=4)
+        for launch in launches
+    )
+    second = more[0] if more else None
 
     def call(dy: Given, x: Given, weight: Given, mean: Given, scale: Given) -> tuple[Given, Given, Given] | None:
-        dx = fresh(x)
-        if dx.data_ptr() & 15:  # the kernel was chosen for whole units
+        dx = fresh(x) if inputs else None
+        sums = None if of_sums is None else of_sums()
+        dweight = None if of_weight is None else of_weight()
+        dbias = None if of_bias is None else of_bias()
+        if not first.now(dy, x, weight, mean, scale, dx, sums, dweight, dbias):
             return None
-        rows = (dy.view(groups), x.view(groups), weight, mean, scale, dx.view(groups))
-        launch(group_norm_back, (*rows, *rest))
-        parts = (fresh_part(), fresh_part())
-        lines = (dy.view(channels), x.view(channels), mean, scale, parts[0].view(-1), parts[1].view(-1))
-        launch(channel_sums, (*lines, *of_channels))
-        totals = (fresh_total(), fresh_total())
-        for part, total in zip(parts, totals, strict=True):
-            launch(column_sums, (part, total, *images))
-        return dx, totals[0], totals[1]
+        if second is not None and not second.now(dy, x, weight, mean, scale, dx, sums, dweight, dbias):
+            return None
+        return dx, dweight, dbias
 
     remember_call(key, call)
 

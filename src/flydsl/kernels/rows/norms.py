@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import sys
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from flydsl.errors import DSLTypeError
 
+from ..matmul.workspace import repeated_scratch
+from ..repeats import fresh_as, fresh_like, relaunch, remember_call, repeated
 from .arrays import Array, Given, HostArray, describe, matrix, same_place, shaped, vacant, vector, zeros
 from .call import (
     Result,
     arrays_only,
     block_memory,
-    call_key,
     check_apart,
     described,
     dtype_of,
-    environment_version,
-    fresh_as,
-    fresh_like,
     has_clusters,
-    known_call,
-    latest,
-    launch,
     more_of,
     parks,
+    part_of,
     recall,
-    remember_call,
-    repeated,
     rows_in_place,
     rows_of,
 )
@@ -43,9 +39,13 @@ from .form import (
     gradients_in_a_ring,
     in_a_ring,
     known_form,
+    slices_of,
     two_blocks,
 )
 from .softmax_entry import describe_rows
+
+if TYPE_CHECKING:
+    from flydsl.compiler.jit_function import JitFunction
 
 PARKS = {True: {6: 1, 7: 1, 8: 4}, False: {6: 1, 7: 2, 8: 2}}
 """Of so many units of a thread, those that wait in shared memory, with and without a mean: found by trying."""
@@ -134,16 +134,11 @@ def norm(
     stream: object,
 ) -> Norm:
     """The norm; with `training` also what the gradient needs."""
-    key = None
-    if out is None and stream is None:
-        made = norm_again(op, x, weight, bias, eps, residual, training)
-        if made is not None:
-            return made
-        key = call_key(op, training, x, weight, bias, residual)
-        known = known_call(key, op, training, (x, weight, bias, residual))
-        made = known(x, weight, bias, residual, eps) if known is not None else None
-        if made is not None:
-            return made
+    key, eps = None, float(eps) if type(eps) is int else eps
+    if out is None and stream is None and type(eps) is float:
+        key, known = repeated(op, (training, eps), x, weight, bias, residual)
+        if known is not None:
+            return known
     arrays_only(op, x=x, weight=weight, bias=bias, residual=residual, out=out)
     dtype = dtype_of(describe_rows(op, "x", x))
     for name, v in (("weight", weight), ("bias", bias)):
@@ -171,7 +166,8 @@ def norm(
         }  # fmt: skip
         form = recall(op, rows, training, lambda: _form(op, rows, training, centred))
         if form is None:
-            _in_shared_memory(centred, rows, eps, stream)
+            vectors = [v for v in (rows["weight"], rows["bias"]) if v is not None]
+            _in_shared_memory(centred)(mx, *vectors, rows["out"], eps, **more_of(stream))
         else:
             from .norm_kernels import norm_rows
 
@@ -180,27 +176,8 @@ def norm(
                 eps, centred, form, **more_of(stream),
             )  # fmt: skip
         if key is not None:
-            _remember(key, m, n, form, x, weight, bias, residual, scales, centred)
+            _remember(key, m, n, form, x, weight, bias, residual, scales, centred, eps)
     return Norm(result.done(), x if summed is None else summed.done(), means, scales)
-
-
-def norm_again(
-    op: str,
-    x: HostArray,
-    weight: HostArray | None,
-    bias: HostArray | None,
-    eps: float,
-    residual: HostArray | None,
-    training: bool,
-) -> Norm | None:
-    """The norm, if the last one was of tensors like these."""
-    known = latest.get((op, training))
-    if known is None:
-        return None
-    read, table, version, call, _ = known
-    if version == environment_version() and read(table, 0, x, weight, bias, residual):
-        return call(x, weight, bias, residual, eps)
-    return None
 
 
 def _remember(
@@ -214,31 +191,40 @@ def _remember(
     residual: Given,
     scales: Given,
     centred: bool,
+    eps: float,
 ) -> None:
     """The call as it is, for tensors like these."""
     rows = [v for v in (x, residual) if v is not None]
     if not all(map(rows_in_place, rows)) or any(_vector(v) is not v for v in (weight, bias)):
         return
-    fresh, flat, sums = fresh_like(x), all(v.ndim == 2 for v in rows), residual is not None
+    fresh, sums = fresh_like(x), residual is not None
     statistic = None if scales is None else fresh_as(x, (m,), scales.dtype)
 
-    from .norm_kernels import norm_rows
+    def arrange(
+        x: Given, weight: Given, bias: Given, residual: Given, out: Given, summed: Given, mean: Given, scale: Given
+    ) -> tuple[object, ...]:
+        x, residual, out, summed = (rows_of(v, m, n) for v in (x, residual, out, summed))
+        if form is not None:
+            return x, residual, weight, bias, out, summed, mean, scale, m, n, eps, centred, form
+        return (x, weight, bias, out, eps) if centred else (x, weight, out, eps)
 
-    def call(x: Given, weight: Given, bias: Given, residual: Given, eps: float) -> Norm | None:
+    if form is None:
+        function, sources = _in_shared_memory(centred), (0, 1, 2, 4) if centred else (0, 1, 4)
+    else:
+        from .norm_kernels import norm_rows as function
+
+        sources = (0, 3, 1, 2, 4, 5, 6, 7)
+    launch = relaunch(function, arrange, sources, fresh=4)
+
+    def call(x: Given, weight: Given, bias: Given, residual: Given) -> Norm | None:
         out = fresh(x)
-        summed: Given = fresh(x) if sums else None
-        if out.data_ptr() & 15 or (sums and summed.data_ptr() & 15):  # the kernel was chosen for whole units
-            return None
+        summed = fresh(x) if sums else None
         scale = mean = None
         if statistic is not None:
             scale = statistic()
             mean = statistic() if centred else None
-        rows = (x, residual, out, summed) if flat else [rows_of(v, m, n) for v in (x, residual, out, summed)]
-        if form is None:
-            _in_shared_memory(centred, {"x": rows[0], "weight": weight, "bias": bias, "out": rows[2]}, eps, None)
-        else:
-            args = (rows[0], rows[1], weight, bias, rows[2], rows[3], mean, scale, m, n, eps, centred, form)
-            launch(norm_rows, args)
+        if not launch.now(x, weight, bias, residual, out, summed, mean, scale):
+            return None
         return Norm(out, summed if sums else x, mean, scale)
 
     remember_call(key, call)
@@ -325,13 +311,11 @@ def _streamed(form: Form, nbytes: int, size: int) -> Form:
     return known_form(form)
 
 
-def _in_shared_memory(centred: bool, rows: dict[str, HostArray | None], eps: float, stream: object) -> None:
+def _in_shared_memory(centred: bool) -> JitFunction:
+    """The kernel of long rows of whole units, all with a weight, and with a bias where they are `centred`."""
     from . import annotated
 
-    if centred:
-        annotated.layer_norm(rows["x"], rows["weight"], rows["bias"], rows["out"], eps, **more_of(stream))
-    else:
-        annotated.rms_norm(rows["x"], rows["weight"], rows["out"], eps, **more_of(stream))
+    return annotated.layer_norm if centred else annotated.rms_norm
 
 
 def rms_norm_backward(
@@ -341,14 +325,16 @@ def rms_norm_backward(
     scale: HostArray,
     *,
     dsummed: HostArray | None = None,
+    inputs: bool = True,
     weights: bool = True,
     stream: object = None,
 ) -> Gradients:
     """The gradients of `rms_norm`, where `x` is what was normed and `scale` each row's 1 / root mean square.
 
-    `dsummed` is the gradient of x + residual, where that was a result; without `weights` dx is all.
+    `dsummed` is the gradient of x + residual, where that was a result. Gradients that nobody wants are None: that of x
+    without `inputs`, that of the weight without `weights`.
     """
-    return backward("rms_norm_backward", dy, x, weight, None, scale, dsummed, weights, False, stream)
+    return backward("rms_norm_backward", dy, x, weight, None, scale, dsummed, inputs, weights, False, stream)
 
 
 def layer_norm_backward(
@@ -359,12 +345,16 @@ def layer_norm_backward(
     scale: HostArray,
     *,
     dsummed: HostArray | None = None,
+    inputs: bool = True,
     weights: bool = True,
     bias: bool = True,
     stream: object = None,
 ) -> Gradients:
-    """The gradients of `layer_norm`, where `x` is what was normed, and `mean` and `scale` its rows' statistics."""
-    return backward("layer_norm_backward", dy, x, weight, mean, scale, dsummed, weights, bias, stream)
+    """The gradients of `layer_norm`, where `x` is what was normed, and `mean` and `scale` its rows' statistics.
+
+    Arguments as those of `rms_norm_backward`; without `bias` nobody wants the bias's gradient.
+    """
+    return backward("layer_norm_backward", dy, x, weight, mean, scale, dsummed, inputs, weights, bias, stream)
 
 
 class _Way(NamedTuple):
@@ -372,6 +362,10 @@ class _Way(NamedTuple):
     blocks: int
     fused: bool
     """Whether the pass over the rows sums their columns, too."""
+    slices: int
+    """Rows of sums of each kind: of all teams, or of parts of the rows."""
+    unit: int
+    """Elements of a column's neighbours that are read at once where columns are summed in a pass of their own."""
     wide: str
     """The type of sums."""
 
@@ -384,13 +378,14 @@ def backward(
     mean: HostArray | None,
     scale: HostArray,
     dsummed: HostArray | None,
+    inputs: bool,
     weights: bool,
     bias: bool,
     stream: object,
 ) -> Gradients:
     key = None
     if stream is None:
-        key, found = repeated(op, (weights, bias), dy, x, weight, mean, scale, dsummed)
+        key, found = repeated(op, (inputs, weights, bias), dy, x, weight, mean, scale, dsummed)
         if found is not None:
             return found
     arrays_only(op, dy=dy, x=x, weight=weight, mean=mean, scale=scale, dsummed=dsummed)
@@ -404,20 +399,58 @@ def backward(
     if dsummed is not None:
         shaped(op, "dsummed", describe(op, "dsummed", dsummed), x.shape, "x")
     weights = weights and weight is not None
-    result = Result(op, "dx", x, dtype, None)
+    if not (inputs or weights or bias):
+        return Gradients(None, None, None)
+    result = Result(op, "dx", x, dtype, None) if inputs else None
     kind = dtype if weight is None else dtype_of(weight)
     fresh = vacant if m and n else zeros
     made = [fresh(x, (n,), kind) if wanted else None for wanted in (weights, bias)]
     if m and n:
         rows = {
             "dy": matrix(dy), "x": mx, "weight": _vector(weight),
-            "dsummed": None if dsummed is None else matrix(dsummed), "dx": result.matrix,
+            "dsummed": None if dsummed is None else matrix(dsummed), "dx": None if result is None else result.matrix,
         }  # fmt: skip
         way = recall(op, rows, (weights, bias), lambda: _way(op, rows, weights + bias))
-        _launch_backward(way, rows, _vector(mean), vector(scale), m, n, made, stream)
+        vectors, kinds = (_vector(mean), vector(scale)), weights + bias
+        sums = vacant(x, (kinds, way.slices, n), way.wide) if kinds else None
+        for function, args in _launches(way, m, n, rows, vectors, sums, made):
+            function(*args, **more_of(stream))
         if key is not None:
-            _remember_backward(key, way, m, n, dy, x, weight, mean, scale, dsummed, made)
-    return Gradients(result.done(), *made)
+            _remember_backward(key, way, m, n, dy, x, weight, mean, scale, dsummed, inputs, made)
+    return Gradients(None if result is None else result.done(), *made)
+
+
+def _launches(
+    way: _Way,
+    m: int,
+    n: int,
+    rows: Mapping[str, HostArray | None],
+    vectors: tuple[HostArray | None, HostArray],
+    sums: Given,
+    made: Sequence[HostArray | None],
+) -> list[tuple[JitFunction, tuple[object, ...]]]:
+    """What is launched: the pass over the rows, that over the columns, or one for both."""
+    found: list[tuple[JitFunction, tuple[object, ...]]] = []
+    # Sums of both kinds are one array.
+    parts = (None if made[0] is None else sums[0], None if made[1] is None else sums[-1])
+    if rows["dx"] is not None:
+        from .norm_gradients import norm_back
+
+        ends = (*parts, *made) if way.fused else (None,) * 4
+        given = (rows["dy"], rows["x"], rows["weight"], *vectors, rows["dsummed"], rows["dx"])
+        found.append((norm_back, (*given, *ends, m, n, way.blocks, way.form)))
+    if sums is not None and not way.fused:
+        from .columns import weight_sums
+
+        found.append(
+            (weight_sums, (rows["dy"], rows["x"], *vectors, *parts, *made, m, n, way.slices, way.unit))
+        )  # fmt: skip
+    return found
+
+
+_SOURCES = ((0, 1, 2, 3, 4, 5, 6, 7, 7, 8, 9), (0, 1, 3, 4, 7, 7, 8, 9))
+"""Of dy, x, weight, mean, scale, dsummed, dx, the sums, dweight and dbias, those that the passes over rows and over
+columns take."""
 
 
 def _remember_backward(
@@ -431,39 +464,53 @@ def _remember_backward(
     mean: Given,
     scale: Given,
     dsummed: Given,
+    inputs: bool,
     made: list[Given],
 ) -> None:
-    """The call as it is, for tensors like these, where it is one launch."""
+    """The call as it is, for tensors like these."""
     rows = [v for v in (dy, x, dsummed) if v is not None]
     if not all(map(rows_in_place, rows)) or any(_vector(v) is not v for v in (weight, mean, scale)):
         return
-    if not way.fused and any(v is not None for v in made):
-        return
-    from .norm_gradients import norm_back
-
-    form, blocks = way.form, way.blocks
-    fresh, flat = fresh_like(x), all(v.ndim == 2 for v in rows)
-    parts = fresh_as(x, (blocks * form.rows, n), getattr(sys.modules["torch"], way.wide))
+    kinds, fresh = sum(v is not None for v in made), fresh_like(x)
+    shape, wide = (kinds, way.slices, n), getattr(sys.modules["torch"], way.wide)
+    parts = repeated_scratch(x, kinds * way.slices * n * wide.itemsize) if kinds else None
     of_weight, of_bias = (None if v is None else fresh_as(x, (n,), v.dtype) for v in made)
 
+    def arranged(number: int, *tensors: Given) -> tuple[object, ...]:
+        dy, x, weight, mean, scale, dsummed, dx, memory, *made = tensors
+        sums = None if memory is None else part_of(memory, shape, wide)
+        rows = {name: rows_of(v, m, n) for name, v in (("dy", dy), ("x", x), ("dsummed", dsummed), ("dx", dx))}
+        return _launches(way, m, n, {**rows, "weight": weight}, (mean, scale), sums, made)[number][1]
+
+    columns = bool(kinds) and not way.fused
+    functions = [launch for launch, there in zip(_functions(), (inputs, columns), strict=True) if there]
+    sources = [given for given, there in zip(_SOURCES, (inputs, columns), strict=True) if there]
+    first, *more = (
+        relaunch(function, partial(arranged, number), given, fresh=4)
+        for number, (function, given) in enumerate(zip(functions, sources, strict=True))
+    )
+    second = more[0] if more else None
+
     def call(dy: Given, x: Given, weight: Given, mean: Given, scale: Given, dsummed: Given) -> Gradients | None:
-        dx = fresh(x)
-        if dx.data_ptr() & 15:  # the kernel was chosen for whole units
+        dx = fresh(x) if inputs else None
+        sums = None if parts is None else parts()
+        dweight = None if of_weight is None else of_weight()
+        dbias = None if of_bias is None else of_bias()
+        if not first.now(dy, x, weight, mean, scale, dsummed, dx, sums, dweight, dbias):
             return None
-        dweight = dweights = dbias = dbiases = None
-        if of_weight is not None:
-            dweight, dweights = of_weight(), parts()
-        if of_bias is not None:
-            dbias, dbiases = of_bias(), parts()
-        rows = (dy, x, dsummed, dx) if flat else [rows_of(v, m, n) for v in (dy, x, dsummed, dx)]
-        args = (
-            rows[0], rows[1], weight, mean, scale, rows[2], rows[3], dweights, dbiases, dweight, dbias, m, n, blocks,
-            form,
-        )  # fmt: skip
-        launch(norm_back, args)
+        if second is not None and not second.now(dy, x, weight, mean, scale, dsummed, dx, sums, dweight, dbias):
+            return None
         return Gradients(dx, dweight, dbias)
 
     remember_call(key, call)
+
+
+def _functions() -> tuple[JitFunction, JitFunction]:
+    """The passes over rows and over columns."""
+    from .columns import weight_sums
+    from .norm_gradients import norm_back
+
+    return norm_back, weight_sums
 
 
 def _way(op: str, rows: dict[str, HostArray | None], kinds: int) -> _Way:
@@ -475,7 +522,7 @@ def _way(op: str, rows: dict[str, HostArray | None], kinds: int) -> _Way:
     wide = "float64" if x.dtype == "float64" else "float32"
     sums = max(dy.itemsize, 4) * kinds
     held = sum(v.itemsize for v in (dy, x, found["weight"], found["dsummed"]) if v is not None) + sums
-    if kinds:
+    if kinds and found["dx"] is not None:
         # Sums stay with a thread, so that all rows are shared in the same way; the next row takes registers, too.
         most = FEW_TURNS if x.itemsize == 4 and n % 4 == 0 else SOME_TURNS
         form = form_of(m, n, found, max(held, HELD), edges=False, few=False, most=most)
@@ -483,18 +530,23 @@ def _way(op: str, rows: dict[str, HostArray | None], kinds: int) -> _Way:
         more = ("dweights", "dbiases") if form.unit > 1 else ()
         ring = _gradients_in_a_ring(form, m, n, found, kinds)
         if ring is not None:
-            form = known_form(ring._replace(aligned=(*ring.aligned, *more)))
-            return _Way(form, form.stays, True, wide)
+            return _fused(known_form(ring._replace(aligned=(*ring.aligned, *more))), ring.stays, wide)
         if form.turns:
             resident = max(RESIDENT // form.block, 1)
             form = known_form(form._replace(aligned=(*form.aligned, *more), resident=resident))
-            return _Way(form, min(PROCESSORS * resident, -(-m // form.rows)), True, wide)
+            return _fused(form, min(PROCESSORS * resident, -(-m // form.rows)), wide)
         form = _pooled(m, n, found, kinds)
         if form is not None:
-            return _Way(form, min(PROCESSORS, m), True, wide)
+            return _fused(form, min(PROCESSORS, m), wide)
     # Few rows have multiprocessors to spare; many are faster in loops.
     form = form_of(m, n, found, held - sums, clusters=m < PROCESSORS and has_clusters())
-    return _Way(form, m * form.cluster if form.cluster > 1 else -(-m // form.rows), False, wide)
+    blocks = m * form.cluster if form.cluster > 1 else -(-m // form.rows)
+    unit = form.unit if not form.edges and {"dy", "x"} <= set(form.aligned) else 1
+    return _Way(form, blocks, False, slices_of(m), unit, wide)
+
+
+def _fused(form: Form, blocks: int, wide: str) -> _Way:
+    return _Way(form, blocks, True, blocks * form.rows, form.unit, wide)
 
 
 def _gradients_in_a_ring(form: Form, m: int, n: int, found: dict[str, Array | None], kinds: int) -> Form | None:
@@ -519,42 +571,6 @@ def _pooled(m: int, n: int, found: dict[str, Array | None], kinds: int) -> Form 
     if form.unit > 4 and team == MOST_THREADS:
         return None  # widened elements find no registers
     return known_form(form._replace(team=team, rows=1, turns=turns, pooled=True, narrow=form.unit > 4, resident=1))
-
-
-def _launch_backward(
-    way: _Way,
-    rows: dict[str, HostArray | None],
-    mean: HostArray | None,
-    scale: HostArray,
-    m: int,
-    n: int,
-    made: list[Given],
-    stream: object,
-) -> None:
-    from .norm_gradients import norm_back
-
-    form, blocks, more = way.form, way.blocks, more_of(stream)
-    x, dy = rows["x"], rows["dy"]
-    assert x is not None and dy is not None
-    if way.fused:
-        sums = [None if v is None else vacant(x, (blocks * form.rows, n), way.wide) for v in made]
-        norm_back(
-            dy, x, rows["weight"], mean, scale, rows["dsummed"], rows["dx"], sums[0], sums[1], made[0], made[1], m, n,
-            blocks, form, **more,
-        )  # fmt: skip
-        return
-    norm_back(
-        dy, x, rows["weight"], mean, scale, rows["dsummed"], rows["dx"], None, None, None, None, m, n, blocks, form,
-        **more,
-    )  # fmt: skip
-    if all(v is None for v in made):
-        return
-    from .columns import slices_of, weight_sums
-
-    slices = slices_of(m)
-    sums = [None if v is None else vacant(x, (slices, n), way.wide) for v in made]
-    unit = form.unit if not form.edges and {"dy", "x"} <= set(form.aligned) else 1
-    weight_sums(dy, x, mean, scale, sums[0], sums[1], made[0], made[1], m, n, slices, unit, **more)
 
 
 __all__ = ["Gradients", "Norm", "layer_norm", "layer_norm_backward", "rms_norm", "rms_norm_backward"]

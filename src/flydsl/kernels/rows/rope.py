@@ -8,6 +8,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLValueError
 
+from ..repeats import fresh_like, relaunch, remember_call, repeated
 from .arrays import (
     INDICES,
     Array,
@@ -22,7 +23,7 @@ from .arrays import (
     vacant,
     vector,
 )
-from .call import arrays_only, dtype_of, fresh_like, launch, more_of, remember_call, repeated
+from .call import arrays_only, dtype_of, more_of
 from .form import UNIT_BYTES
 from .lines import pick, when, wide_of
 
@@ -215,23 +216,24 @@ def rope(
 
 def _remember(key: object, given: tuple[Given, ...], read: tuple[Given, ...], rest: tuple[object, ...]) -> None:
     """The call as it is, for tensors like these."""
-    q, k, _, _, positions = given
+    q, k = given[:2]
     fresh_q, shape_q = fresh_like(q), read[0].shape
     fresh_k, shape_k = (None, None) if k is None else (fresh_like(k), read[1].shape)
-    flat = q.ndim == 3
-    turned = positions is not None and positions.ndim != 1
+
+    def arrange(
+        q: Given, k: Given, cos: Given, sin: Given, positions: Given, out_q: Given, out_k: Given
+    ) -> tuple[object, ...]:
+        to_k = (None, None) if k is None else (k.view(shape_k), out_k.view(shape_k))
+        places = None if positions is None else positions.view(-1)
+        return (q.view(shape_q), to_k[0], cos, sin, places, out_q.view(shape_q), to_k[1], *rest)
+
+    rows = relaunch(rope_rows, arrange, range(7), fresh=2)
 
     def call(q: Given, k: Given, cos: Given, sin: Given, positions: Given) -> Given:
         out_q, out_k = fresh_q(q), None if fresh_k is None else fresh_k(k)
-        if out_q.data_ptr() & 15 or (out_k is not None and out_k.data_ptr() & 15):
-            return None  # the kernel was chosen for whole units
-        places = positions.view(-1) if turned else positions
-        if flat:
-            launch(rope_rows, (q, k, cos, sin, places, out_q, out_k, *rest))
-        else:
-            to_k = (None, None) if out_k is None else (k.view(shape_k), out_k.view(shape_k))
-            launch(rope_rows, (q.view(shape_q), to_k[0], cos, sin, places, out_q.view(shape_q), to_k[1], *rest))
-        return out_q if out_k is None else (out_q, out_k)
+        if not rows.now(q, k, cos, sin, positions, out_q, out_k):
+            return None
+        return out_q if fresh_k is None else (out_q, out_k)
 
     remember_call(key, call)
 

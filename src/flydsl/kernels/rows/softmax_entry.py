@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from flydsl.errors import DSLValueError
 
+from ..repeats import fresh_like, relaunch, remember_call, repeated
 from .arrays import FLOATS, Given, HostArray, describe, matrix, same_place, shaped
 from .call import (
     Result,
@@ -14,14 +15,10 @@ from .call import (
     check_apart,
     described,
     dtype_of,
-    fresh_like,
     has_clusters,
-    launch,
     more_of,
     parks,
     recall,
-    remember_call,
-    repeated,
     rows_in_place,
     rows_of,
 )
@@ -103,15 +100,14 @@ def _remember(
     """Calls with one result, which is like the first argument."""
     if not all(map(rows_in_place, given)):
         return
-    fresh, flat = fresh_like(given[0]), all(x.ndim == 2 for x in given)
+    fresh, count = fresh_like(given[0]), len(given)
+    rows = relaunch(
+        function, lambda *tensors: (*(rows_of(x, m, n) for x in tensors), *rest), range(count + 1), fresh=1
+    )  # fmt: skip
 
     def call(*given: Given) -> Given:
         made = fresh(given[0])
-        if made.data_ptr() & 15:  # the kernel was chosen for whole units
-            return None
-        args = (*given, made, *rest) if flat else (*(rows_of(x, m, n) for x in (*given, made)), *rest)
-        launch(function, args)
-        return made
+        return made if rows.now(*given, made) else None
 
     remember_call(key, call)
 
