@@ -41,9 +41,9 @@ def small(monkeypatch: pytest.MonkeyPatch, emulate):
         pytest.fail("attention took the general kernel")
 
     monkeypatch.setattr(calls, "anywhere", refuse)
-    entry._decided.clear()
+    entry.forget()
     yield emulate
-    entry._decided.clear()
+    entry.forget()
 
 
 # --- numbers ------------------------------------------------------------------------------------------------------
@@ -275,10 +275,10 @@ def test_what_the_general_kernel_does(change, emulate, monkeypatch: pytest.Monke
         return lambda *_: None
 
     monkeypatch.setattr(calls, "anywhere", instead)
-    entry._decided.clear()
+    entry.forget()
     arrays, more = change(*(torch.zeros(1, 5, 1, 64, dtype=F16) for _ in range(3)))
     attention(*arrays, **more)
-    entry._decided.clear()
+    entry.forget()
     assert called == ["general"]
 
 

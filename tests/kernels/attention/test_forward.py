@@ -34,9 +34,9 @@ def small(monkeypatch: pytest.MonkeyPatch, emulate):
         calls, "tile_for_few", lambda d, dv, page, size: Tile(d, dv, 16 if page and size == 2 else 32, 1, size=size)
     )
     monkeypatch.setattr(amd_calls, "tile_for", lambda machine, d, dv, queries, shared: AmdTile(d, dv, 32, 16, 2))
-    entry._decided.clear()
+    entry.forget()
     yield
-    entry._decided.clear()
+    entry.forget()
 
 
 def arrays(rng: np.random.Generator, b: int, s: int, sk: int, h: int, hk: int, d: int, dv: int, dtype=torch.bfloat16):
@@ -171,7 +171,7 @@ def test_same_arguments_are_served_warm(rng: np.random.Generator, small, monkeyp
     # Another tile that is equal is learned in its place, and not analysed for ever.
     equal = Tile(32, 32, 32, 1)
     monkeypatch.setattr(calls, "tile_for_few", lambda d, dv, page, size: equal)
-    entry._decided.clear()
+    entry.forget()
     for _ in range(2):
         attention(q, k, v)
     monkeypatch.setattr(JitFunction, "_cold_call", None)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from flydsl.kernels import attention
+from flydsl.kernels import attention, mla_decode
 from flydsl.kernels.attention import calls, entry
 from flydsl.kernels.attention.plan import tile_for, tile_for_few
 from flydsl.kernels.attention.tile import Form, Tile, problem
@@ -35,9 +35,9 @@ def small(monkeypatch: pytest.MonkeyPatch, emulate):
 
     monkeypatch.setattr(calls, "tile_for", tile)
     monkeypatch.setattr(calls, "tile_for_few", lambda d, dv, page, size: Tile(d, dv, 32, 1, 2, False, size, apart=True))
-    entry._decided.clear()
+    entry.forget()
     yield
-    entry._decided.clear()
+    entry.forget()
 
 
 def bytes_of(rng: np.random.Generator, *shape: int) -> torch.Tensor:
@@ -168,6 +168,19 @@ def test_factors_of_heads_by_threads(rng: np.random.Generator, emulate):
     factors = three(rng, (2, 4), (2, 2), (1, 2))
     found = attention(q, k, v, descale=factors, return_lse=True)
     compare(found, *(grown(x, f) for x, f in zip((q, k, v), factors, strict=True)))
+
+
+def test_a_factor_without_dimensions(rng: np.random.Generator, emulate):
+    """As `x.abs().max()` gives it."""
+    emulate("native")
+    q, k, v = bytes_of(rng, 1, 2, 2, 16), bytes_of(rng, 1, 5, 1, 16), bytes_of(rng, 1, 5, 1, 16)
+    factors = three(rng, (), (), ())
+    found = attention(q, k, v, descale=factors, return_lse=True)
+    compare(found, *(grown(x, f) for x, f in zip((q, k, v), factors, strict=True)))
+    latent, factor = bytes_of(rng, 1, 5, 32), torch.tensor(0.75)
+    queries = random(rng, 1, 1, 2, 32)
+    one, same = (mla_decode(queries, latent, dv=32, descale=x) for x in (factor, factor.reshape(1)))
+    assert torch.equal(one, same)
 
 
 def test_places_are_a_permutation():

@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 import torch
 
+import flydsl.compiler as flyc
 from flydsl.errors import DSLTypeError, DSLValueError
 from flydsl.kernels import mla_decode
 from flydsl.kernels.attention.latent import entry as latent_entry
+from flydsl.kernels.attention.latent import hopper as latent_hopper
 from flydsl.kernels.attention.latent.form import Latent, problem
+from flydsl.llvm import tools
+from flydsl.llvm.objects import ptx
 
 from .oracle import compare, random
 
@@ -171,6 +175,28 @@ def test_bytes_as_they_are(rng: np.random.Generator, emulate):
     emulate("sm_90a")
     q, kv = random(rng, 1, 1, 16, 576), bytes_of(rng, 1, 200, 576)
     near(mla_decode(q, kv, return_lse=True), q, kv.double(), 512)
+
+
+@pytest.mark.parametrize("raw", [False, True])
+@pytest.mark.parametrize("used", [False, True])
+def test_nothing_spills(raw: bool, used: bool, emulate, monkeypatch: pytest.MonkeyPatch):
+    """Nor are products serialized: what they take and give stays where they left it."""
+    if tools.try_find_tool("ptxas") is None:
+        pytest.skip("no ptxas on this machine")
+    emulate("sm_90a")
+    launch, calls = latent_hopper.hopper_latent, []
+    monkeypatch.setattr(latent_hopper, "hopper_latent", lambda *args: calls.append(args))
+    latent_entry._decided.clear()
+    q, kv = (torch.zeros(132, x, 576, dtype=torch.bfloat16) for x in (16, 64))
+    lengths = torch.full((132,), 60, dtype=torch.int32) if used else None
+    mla_decode(q[:, None], kv.to(torch.float8_e4m3fn) if raw else kv, seqlens_k=lengths)
+    latent_entry._decided.clear()
+    assert calls[0][-1].held == 24
+    text = flyc.compile(launch, *calls[0], target="cuda:sm_90a").artifact.binary("ptx").decode()
+    _, log = ptx.assemble(text, "sm_90a")
+    assert "serialized" not in log
+    (kernel,) = ptx.parse_log(log).values()
+    assert kernel.spill_stores == 0, kernel
 
 
 def test_strides_and_numpy(rng: np.random.Generator, emulate):

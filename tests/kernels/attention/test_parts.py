@@ -10,6 +10,7 @@ from flydsl.kernels import attention
 from flydsl.kernels.attention import calls, lengths
 from flydsl.kernels.attention.combine import combine
 from flydsl.kernels.attention.plan import FEW, MOST, parts_for, splits_for, tile_for_few
+from flydsl.kernels.matmul import workspace
 
 from .oracle import oracle, random
 
@@ -105,7 +106,7 @@ def test_lengths_pick_the_parts_where_the_host_has_not_seen_them(
         made = torch.full((size,), 0 if zero else float("nan"), dtype=getattr(torch, dtype))
         return rooms.setdefault(what, made)
 
-    monkeypatch.setattr(calls, "scratch", room)
+    monkeypatch.setattr(workspace, "scratch", room)
     q, k, v = (random(rng, 3, n, h, 64, dtype=torch.bfloat16) for n, h in ((1, 4), (160, 2), (160, 2)))
     used, more = torch.tensor(counts, dtype=torch.int32), {}
     given_k, given_v = k, v

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
 from flydsl.errors import DSLTypeError, DSLValueError, FlyDSLError
-from flydsl.kernels import attention
+from flydsl.kernels import attention, matmul, mla_decode, softmax
 
 
 def of(*shape: int, dtype=torch.float32) -> torch.Tensor:
@@ -32,6 +34,10 @@ BAD = [
     ("window", {"window": (1, 2, 3)}, "window has two sides"),
     ("window side", {"window": (-2, 0)}, "a side of window"),
     ("scale", {"scale": float("nan")}, "scale is a finite number"),
+    ("scale that is no float", {"scale": 10**400}, "scale is a finite number"),
+    ("causal", {"causal": "no"}, "causal is True or False"),
+    ("causal of each", {"causal": torch.tensor([True, False])}, "causal is True or False"),
+    ("sparse", {"q": Q.to_sparse()}, "q has strides, got a tensor in the layout torch.sparse_coo"),
     ("softcap", {"softcap": -1.0}, "softcap is positive"),
     ("bias", {"bias": of(3, 5, 3)}, "bias has the shape"),
     ("alibi", {"alibi": of(3)}, "alibi has a slope"),
@@ -74,3 +80,31 @@ def test_result_apart_from_what_is_read():
     q = of(2, 3, 4, 8)
     with pytest.raises(DSLValueError, match="out overlaps q"):
         attention(q, K, K, out=q)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [("bias", (2, 4, 3, 5)), ("alibi", (4,)), ("sinks", (4,)), ("seqlens_k", (2,))]
+)
+def test_result_apart_from_small_arrays(name: str, shape: tuple[int, ...]):
+    """They are read while results are written."""
+    out = torch.full((2, 3, 4, 8), 7.0)
+    memory = out.view(-1)[-torch.Size(shape).numel() :].view(shape)
+    small = memory.view(torch.int32) if name == "seqlens_k" else memory
+    small.zero_()
+    before = out.clone()
+    with pytest.raises(DSLValueError, match=f"attention: out overlaps {name}"):
+        attention(Q, K, K, out=out, **{name: small})
+    assert torch.equal(out, before)
+
+
+def test_latent_result_apart_from_small_arrays():
+    out = torch.zeros(2, 1, 2, 32)
+    lengths = out.view(-1)[:2].view(torch.int32)
+    with pytest.raises(DSLValueError, match="mla_decode: out overlaps seqlens_k"):
+        mla_decode(of(2, 1, 2, 32), of(2, 5, 32), dv=32, seqlens_k=lengths, out=out)
+
+
+@pytest.mark.parametrize("call", [softmax, lambda x: matmul(x, x)])
+def test_other_operations_refuse_tensors_without_strides(call: Callable[[torch.Tensor], object]):
+    with pytest.raises(DSLTypeError, match="has strides, got a tensor in the layout torch.sparse_c"):
+        call(torch.eye(8).to_sparse())

@@ -17,11 +17,13 @@ _WHERE = {
 }  # fmt: skip
 
 
-def __getattr__(name: str) -> object:
-    if name not in _WHERE:
-        raise AttributeError(f"flydsl.kernels.attention has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_WHERE[name], __name__), name)
-    return value
+if not TYPE_CHECKING:
+    # A type checker takes every name for one of a module that has this.
+    def __getattr__(name: str) -> object:
+        if name not in _WHERE:
+            raise AttributeError(f"flydsl.kernels.attention has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_WHERE[name], __name__), name)
+        return value
 
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias, cast
 
 from ..matmul.arrays import Array, HostArray, in_line
 from ..matmul.calls import Target
-from ..matmul.workspace import scratch
+from ..matmul.workspace import Room, rooms
 from .plan import EQUAL, FEW, MIXED, heads_together, parts_for, splits_for, threads_fetch, tile_for, tile_for_few
 from .request import FP8, HALF, Request, factor_steps, factors_of
 from .softmax import LOG2E
@@ -16,6 +16,8 @@ from .tile import Form, Tile, Turned, span
 
 UNIT = 16
 """Bytes the copy engine counts in."""
+_MOST = 256
+"""Lengths whose plans are kept for calls of one kind."""
 
 
 class Given(NamedTuple):
@@ -44,6 +46,22 @@ Launch: TypeAlias = "Callable[..., None]"
 """A jit function, called with more numbers than a reader wants to see."""
 Run: TypeAlias = "Callable[[Given, int, int, object], None]"
 """A call with the arrays, the longest sequences of queries and of keys, and the stream."""
+
+
+class Plan(NamedTuple):
+    """What calls of one kind launch for sequences of some length."""
+
+    cut: Tile
+    kind: Form
+    rooms: tuple[Room | None, ...]
+    """For parts' results and their heights, for counters, and for values that are turned."""
+    numbers: tuple[int | float, ...]
+    """Of the launch, from the steps of factors to the number of blocks."""
+    turning: tuple[int | Turned, ...]
+    """Those of the pass that turns values, if there is one."""
+    split: bool
+    many: bool
+    """Parts are many."""
 
 
 class Wanted(NamedTuple):
@@ -139,69 +157,81 @@ def on_hopper(request: Request, out: Array, where: Target, wanted: Wanted | None
     )
     by_engine = not r.packed_q and out.address % UNIT == 0 and all(s % 8 == 0 and s > 0 for s in out_strides)
     factor_strides = steps_of_factors(r, heads)
-    from .combine import combine
+    table_row = r.keys // r.page if r.page else 0
     from .hopper import hopper_attention
     from .values import turn_values
 
-    launch, gather, turn = cast("Launch", hopper_attention), cast("Launch", combine), cast("Launch", turn_values)
+    launch, turn = cast("Launch", hopper_attention), cast("Launch", turn_values)
+    plans: dict[tuple[int, int, float | None, bool], Plan] = {}
 
-    def run(given: Given, longest_q: int, longest_k: int, stream: object) -> None:
+    def plan(longest_q: int, longest_k: int, share: float | None, exact: bool) -> Plan:
+        """`exact`: logarithms are given, too."""
         if packs:
             longest_q = queries
         cut = few if longest_q <= 64 or r.page else tile_for(r.d, r.dv, form, longest_q, size)
         cut = cut if w.tile is None else w.tile
-        more = () if stream is None else (stream,)
         units = -(-longest_q // cut.m) * heads * r.batches
         blocks, steps_k = where.processors * cut.blocks, -(-longest_k // cut.n)
         lines = r.batches * heads * longest_q
-        picks: dict[str, HostArray | None] = {}
+        picks = False
         if r.packed_q:
             splits = told = 1
         elif w.splits:
             splits = told = w.splits
         elif cut.consumers == 1:
-            shares = (given.share,) if given.share is not None else (1.0, MIXED)
+            shares = (share,) if share is not None else (1.0, MIXED)
             found = [parts_for(units, steps_k, lines, cut, where.processors, share) for share in shares]
             splits = told = max(found)
             if min(found) < splits:
-                told, picks = found[0] * EQUAL + found[1], {"cu_k": given.cu_k, "used_k": given.used_k}
+                told, picks = found[0] * EQUAL + found[1], True
         else:
             splits = told = splits_for(units, steps_k, blocks)
-        steps_out, split_strides, sinks = out_strides, (0, 0), given.sinks
+        split_strides = (0, 0)
         kind = form_of_engine if by_engine and cut.has_room else form
-        result, lse = given.out, given.lse
+        parts = heights = turned = None
         if splits > 1:
-            result = scratch(given.out, "attention parts", splits * lines * r.dv, "float32", stream)
-            lse = scratch(given.out, "attention heights", splits * lines, "float32", stream)
-            steps_out = (r.dv, longest_q * r.dv, heads * longest_q * r.dv)
-            split_strides, sinks = (lines * r.dv, lines), None
+            parts = Room("attention parts", splits * lines * r.dv, "float32")
+            heights = Room("attention heights", splits * lines, "float32")
+            split_strides = (lines * r.dv, lines)
             kind = form_that_picks if picks else form_of_parts
-        if lse is not None:
-            # It is to be what exact weights give.
+        if exact or splits > 1:
+            # Logarithms are to be what exact weights give.
             cut = cut.without_ones
-        tiles = units * splits
         together = heads_together(longest_k, r.d, r.dv, heads, r.kv_heads, r.batches, form) if splits == 1 else 1
-        counters = scratch(given.out, "attention", 2, "int32", stream, zero=True) if form.dynamic else None
-        table_row = 0 if given.table is None else given.table.shape[1]
-        turned = None
+        counters = Room("attention", 2, "int32", True) if form.dynamic else None
+        turning: tuple[int | Turned, ...] = ()
         if cut.fp8:
             count = r.keys // cut.n + r.batches if r.packed_k else -(-longest_k // cut.n) * r.batches
-            turned = scratch(given.out, "attention values", r.kv_heads * count * cut.n * r.dv, r.v.dtype, stream)
-            turn(
-                given.v, turned, given.cu_k, given.used_k, given.table, longest_k, rows[1], r.batches, r.kv_heads,
-                r.page, table_row, *steps[6:], _turned(r.dv, cut.n), *more,
+            turned = Room("attention values", r.kv_heads * count * cut.n * r.dv, r.v.dtype)
+            turning = (
+                longest_k, rows[1], r.batches, r.kv_heads, r.page, table_row, *steps[6:], _turned(r.dv, cut.n)
             )  # fmt: skip
-        launch(
-            given.q, given.k, given.v, result, lse, sinks, given.cu_q, given.cu_k, given.used_k, given.table,
-            counters, turned, *given.descale, *factor_strides, *rows, longest_q, longest_k, heads, r.kv_heads,
-            r.batches, *steps, *steps_out, *lse_strides, told, *split_strides, r.page, table_row, together,
-            right or 0, r.left or 0, factor, inner, min(tiles, blocks), *given.drop, cut, kind, *more,
+        numbers = (
+            *factor_strides, *rows, longest_q, longest_k, heads, r.kv_heads, r.batches, *steps, *out_strides,
+            *lse_strides, told, *split_strides, r.page, table_row, together, right or 0, r.left or 0, factor, inner,
+            min(units * splits, blocks),
         )  # fmt: skip
-        if splits > 1:
-            gather(
-                result, lse, given.out, given.lse, given.sinks, told, r.batches, longest_q, heads, batch_out,
-                row_out, head_out, r.dv, splits > FEW, *more, **picks,
-            )  # fmt: skip
+        return Plan(cut, kind, (parts, heights, counters, turned), numbers, turning, splits > 1, splits > FEW)
+
+    def run(given: Given, longest_q: int, longest_k: int, stream: object) -> None:
+        key = longest_q, longest_k, given.share, given.lse is not None
+        known = plans.get(key)
+        if known is None:
+            if len(plans) >= _MOST:
+                plans.clear()
+            known = plans[key] = plan(*key)
+        cut, kind, wanted, numbers, turning, split, many = known
+        parts, heights, counters, turned = rooms(given.out, wanted, stream)
+        more = {} if stream is None else {"stream": stream}
+        if turning:
+            turn(given.v, turned, given.cu_k, given.used_k, given.table, *turning, **more)
+        result, lse, sinks, whole = given.out, given.lse, given.sinks, ()
+        if split:
+            result, lse, sinks, whole = parts, heights, None, (given.out, given.lse, given.sinks, many)
+        launch(
+            given.q, given.k, given.v, result, lse, sinks, given.cu_q, given.cu_k, given.used_k, given.table, counters,
+            turned, *given.descale, *numbers, *given.drop, cut, kind, *whole, **more,
+        )  # fmt: skip
 
     return run
 

@@ -21,6 +21,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from ..matmul.hopper_out import swizzle
+from .combine import combine
 from .consumer import Consumer, Factors, Part, Pipe, Place, advance, begin, finalize, finish, with_factors
 from .dropout import Drop
 from .fetching import (
@@ -431,11 +432,22 @@ def hopper_attention(
     kept: fx.Float32,
     tile: fx.Constexpr[Tile],
     form: fx.Constexpr[Form],
+    final: fx.Tensor | None = None,
+    final_lse: fx.Tensor | None = None,
+    final_sinks: fx.Tensor | None = None,
+    many: fx.Constexpr[bool] = False,
     stream: fx.Stream = fx.Stream(None),
 ):
     """Strides are in elements: of rows, of heads and of the batch. `rows_*` and `batches_*` are those of the arrays;
     `queries`, `keys` and `batches` those of the sequences, the longest where they differ. `counters` are two zeros.
+
+    Where keys are split, `out` and `lse` are those of the parts, in one piece, which `combine` puts together in
+    `final`: that is what the strides are of.
     """
+    to_row, to_head, to_batch = row_out, head_out, batch_out
+    if fx.const_expr(final is not None):
+        to_row, to_head = fx.Int64(tile.dv), fx.Int64(queries) * tile.dv
+        to_batch = fx.Int64(heads) * to_head
     load_q = load_map(q, rows_q, tile.d, heads, batches_q, (row_q, head_q, batch_q), tile.m)
     # A single consumer has all queries of a head.
     box, once = form.page or tile.n, tile.consumers == 1
@@ -456,8 +468,8 @@ def hopper_attention(
         view = fx.make_view(fx.get_iter(out), whole)
         store_out = fx.nvgpu.make_tma_atom(fx.nvgpu.TMAStore(), view, None, box, swizzle=2 * span(tile.dv))
     numbers = Numbers(
-        queries, keys, heads, heads // kv_heads, batches, together, right, left, factor, inner, row_out, head_out,
-        batch_out, head_lse, batch_lse, splits, split_out, split_lse, page, table_row, value_steps,
+        queries, keys, heads, heads // kv_heads, batches, together, right, left, factor, inner, to_row, to_head,
+        to_batch, head_lse, batch_lse, splits, split_out, split_lse, page, table_row, value_steps,
     )  # fmt: skip
     places = Places(
         batch_descale_q, head_descale_q, share_descale_q, batch_descale_k, head_descale_k, batch_descale_v,
@@ -472,3 +484,9 @@ def hopper_attention(
     ).launch(
         grid=blocks, block=tile.threads, stream=stream, smem=tile.smem + (tile.staged if form.engine else 0)
     )  # fmt: skip
+    if fx.const_expr(final is not None):
+        lengths = (cu_k, used_k) if form.picks else (None, None)
+        combine(
+            out, cast("fx.Tensor", lse), cast("fx.Tensor", final), final_lse, final_sinks, splits, batches, queries,
+            heads, batch_out, row_out, head_out, tile.dv, many, stream, *lengths,
+        )  # fmt: skip

@@ -12,6 +12,7 @@ from ..matmul.arrays import HostArray, TorchDevice, is_torch
 from .request import Request, fail
 
 _found: dict[tuple[int, ...], Found] = {}
+"""By the arrays, and by what of a request their numbers are checked against."""
 _MOST = 256
 
 
@@ -24,12 +25,18 @@ class Longest(NamedTuple):
     """The mean of their keys, of the most, in sixteenths; None while a graph is captured, which knows of no lengths."""
 
 
-class Found(NamedTuple):
-    """What was found in arrays that live on a GPU: true as long as they are the same and nobody wrote to them."""
+class Seen(NamedTuple):
+    """An array that lives on a GPU, as it was when it was read."""
 
-    arrays: tuple[weakref.ref[object], ...]
-    versions: tuple[int, ...]
-    request: Request
+    array: weakref.ref[Counted]
+    version: int
+    address: int
+
+
+class Found(NamedTuple):
+    """What was found in such arrays: true as long as they are the same and nobody wrote to them."""
+
+    arrays: tuple[Seen, ...]
     longest: Longest
 
 
@@ -46,6 +53,7 @@ class Counted(Protocol):
 
     @property
     def device(self) -> TorchDevice: ...
+    def data_ptr(self) -> int: ...
     def is_inference(self) -> bool: ...
 
 
@@ -68,31 +76,41 @@ def longest(
     arrays = [x for x in (cu_q, cu_k, used_k, table) if x is not None]
     if not arrays:
         return Longest(request.queries, request.keys)
-    versions = _versions(arrays)
-    if versions is None:
-        return _read(request, cu_q, cu_k, used_k, table)
-    key = tuple(map(id, arrays))
+    room = request.queries, request.keys, request.page, request.k.shape[0]
+    key = id(cu_q), id(cu_k), id(used_k), id(table), *room
     known = _found.get(key)
-    same = known is not None and known.versions == versions and known.request == request
-    if known is None or not same or any(r() is not x for r, x in zip(known.arrays, arrays, strict=True)):
-        if len(_found) >= _MOST:
-            _found.clear()
-        refs = tuple(weakref.ref(cast("object", x)) for x in arrays)
-        known = _found[key] = Found(refs, versions, request, _read(request, cu_q, cu_k, used_k, table))
-    return known.longest
+    if known is not None and _unchanged(known.arrays, arrays):
+        return known.longest
+    if not _counted(arrays):
+        return _read(request, cu_q, cu_k, used_k, table)
+    seen = tuple(
+        Seen(weakref.ref(x), x._version, x.data_ptr())  # pyright: ignore[reportPrivateUsage]
+        for x in (cast("Counted", x) for x in arrays)
+    )
+    longest = _read(request, cu_q, cu_k, used_k, table)
+    if len(_found) >= _MOST:
+        _found.clear()
+    _found[key] = Found(seen, longest)
+    return longest
 
 
-def _versions(arrays: Sequence[HostArray]) -> tuple[int, ...] | None:
-    """How often each was written to; None where nobody counts, or where reading costs nothing."""
+def _unchanged(seen: Sequence[Seen], arrays: Sequence[HostArray]) -> bool:
+    """Whether arrays are those that were read, nobody wrote to them, and no graph is captured, which knows of none."""
+    for (array, version, address), x in zip(seen, cast("Sequence[Counted]", arrays), strict=True):
+        if array() is not x or x._version != version or x.data_ptr() != address:  # pyright: ignore[reportPrivateUsage]
+            return False
+    return not sys.modules["torch"].cuda.is_current_stream_capturing()
+
+
+def _counted(arrays: Sequence[HostArray]) -> bool:
+    """Whether torch counts how often they are written to, and reading them is to wait."""
     torch = sys.modules.get("torch")
     if torch is None or not all(is_torch(x) for x in arrays):
-        return None
+        return False
     tensors = [cast("Counted", x) for x in arrays]
     if on_host(tensors[0].device.type) or torch.cuda.is_current_stream_capturing():
-        return None
-    if any(x.is_inference() for x in tensors):
-        return None
-    return tuple(x._version for x in tensors)  # pyright: ignore[reportPrivateUsage]
+        return False
+    return not any(x.is_inference() for x in tensors)
 
 
 def _read(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import isfinite, nan
 from typing import NamedTuple
 
 from flydsl.errors import DSLTypeError, DSLValueError
@@ -12,6 +12,8 @@ from ..matmul.arrays import Array
 HALF = ("float16", "bfloat16")
 FP8 = ("float8_e4m3fn", "float8_e5m2")
 FLOATS = (*HALF, "float32", *FP8)
+_BOOLEANS = ("bool", "bool_", "int")
+"""Classes of what says yes or no: Python's and numpy's."""
 MOST = 256
 """Elements of a query, key or value."""
 
@@ -134,9 +136,9 @@ def check(
     if used_k is not None:
         _check_ints("seqlens_k", used_k, q, (batches,))
     queries = q.shape[0] if packed_q else q.shape[1]
-    left, right = _window(window, causal)
-    factor = _number("scale", d**-0.5 if scale is None else scale)
-    cap = _number("softcap", 0.0 if softcap is None else softcap)
+    left, right = window_of(window, causal)
+    factor = number("scale", d**-0.5 if scale is None else scale)
+    cap = number("softcap", 0.0 if softcap is None else softcap)
     if cap < 0:
         raise fail(f"softcap is positive, or None, got {softcap}")
     if bias is not None:
@@ -238,8 +240,10 @@ def factors_of(x: Array | None) -> int:
     return x.shape[-1] if x is not None and x.shape else 1
 
 
-def _window(window: object, causal: bool) -> tuple[int | None, int | None]:
+def window_of(window: object, causal: bool) -> tuple[int | None, int | None]:
     """How far a query sees to both sides: flash attention's pairs, in which -1 is as far as there is."""
+    if causal.__class__.__name__ not in _BOOLEANS:
+        raise wrong_type(f"causal is True or False, got {causal!r:.80}")
     if window is None:
         return None, 0 if causal else None
     if isinstance(window, bool) or not isinstance(window, (int, tuple, list)):
@@ -256,10 +260,25 @@ def _window(window: object, causal: bool) -> tuple[int | None, int | None]:
     return left, 0 if causal else right
 
 
-def _number(name: str, x: object) -> float:
-    if isinstance(x, bool) or not isinstance(x, (int, float)) or not isfinite(x):
-        raise fail(f"{name} is a finite number, got {x!r}")
-    return float(x)
+def number(name: str, x: object) -> float:
+    try:
+        found = float(x) if isinstance(x, (int, float)) and not isinstance(x, bool) else nan
+    except OverflowError:
+        found = nan
+    if not isfinite(found):
+        raise fail(f"{name} is a finite number, got {x!r:.80}")
+    return found
 
 
-__all__ = ["FP8", "HALF", "Request", "check", "factor_steps", "factors_of", "fail", "wrong_type"]
+__all__ = [
+    "FP8",
+    "HALF",
+    "Request",
+    "check",
+    "factor_steps",
+    "factors_of",
+    "fail",
+    "number",
+    "window_of",
+    "wrong_type",
+]

@@ -114,7 +114,10 @@ def mla_decode(
         known = _decided[key] = Decision(request, decide(request, place, target_of(request.q)))
     if given:
         reach = describe("out", out, "mla_decode").reach
-        check_apart(address(out), reach, [("q", q, request.q.reach), ("kv", kv, request.k.reach)], "mla_decode")
+        small = (("block_table", block_table), ("seqlens_k", seqlens_k), ("descale", descale))
+        others = [(name, x, describe(name, x, "mla_decode").reach) for name, x in small if x is not None]
+        others += [("q", q, request.q.reach), ("kv", kv, request.k.reach)]
+        check_apart(address(out), reach, others, "mla_decode")
     batches, queries, heads, _ = request.shape
     lse = empty(q, (batches, queries, heads), "float32", "mla_decode") if return_lse else None
     if 0 not in request.shape:

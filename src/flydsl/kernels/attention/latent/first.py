@@ -49,8 +49,10 @@ class First(NamedTuple):
     copy: fx.ThrCopy
     to_weights: fx.Tensor
     stats: fx.Pointer
-    ready: fx.nvgpu.named_barrier
-    read: fx.nvgpu.named_barrier
+    ready: fx.nvgpu.MBarrier
+    """Weights and what earlier sums count are there for the second consumer."""
+    read: fx.nvgpu.MBarrier
+    """It is done with them."""
 
 
 def multiply_keys(me: First, stage: fx.Int32) -> None:
@@ -87,8 +89,9 @@ def multiply_values(me: First, stage: fx.Int32) -> None:
 
 
 @flyc.jit
-def weigh_scores(me: First, index: fx.Int32, base: fx.Pointer):
-    """A step's weights, here and for the second consumer; what earlier sums are multiplied by."""
+def weigh_scores(me: First, index: fx.Int32, base: fx.Pointer, parity: fx.Int32):
+    """A step's weights, here and for the second consumer, once a phase of `read` is over; what earlier sums are
+    multiplied by."""
     form = me.form
     if (index + 1) * form.n > me.keys - (me.numbers.queries - 1 if form.causal else 0):
         mask(me, index)
@@ -96,17 +99,17 @@ def weigh_scores(me: First, index: fx.Int32, base: fx.Pointer):
             clear(base, me.keys - index * form.n, me.member, form)
     turn = look(me.scores, me.highest, me.scale, first=False, masked=True, lazy=LAZY)
     weigh(me.scores, me.total, me.scale, turn, first=False)
-    hand_over(me, turn)
+    hand_over(me, turn, parity)
     keep(me)
     return turn.factors
 
 
 @flyc.jit
-def hand_over(me: First, turn: Turn):
+def hand_over(me: First, turn: Turn, parity: fx.Int32):
     """A step's weights to the second consumer, with what earlier sums count now."""
     flat = fx.make_rmem_tensor(me.scores.layout, me.weights[0].dtype)
     flat.store(me.scores.load().to(flat.dtype))
-    me.read.sync()
+    me.read.wait(parity)
     fx.copy(me.store, me.copy.retile(flat), me.to_weights)
     if me.member % 4 == 0:
         me.stats[me.line] = turn.factors[0]
@@ -140,12 +143,12 @@ def mask(me: First, index: fx.Int32) -> None:
 def clear(base: fx.Pointer, rows: fx.Int32, member: fx.Int32, form: Latent):
     """Zeros for values behind the last one: whatever lies there, its weights of 0 must not make it NaN."""
     # Each warp has waited for its own part of the product; the others may read on.
-    fx.nvgpu.named_barrier(3, 128).sync()
+    fx.nvgpu.named_barrier(1, 128).sync()
     for i in range(fx.max(rows, 0) * WIDE + member, form.n * WIDE, 128):
         for box in fx.range_constexpr(form.dv // WIDE):
             base[i + box * (form.n * WIDE)] = base.dtype(0.0)
     fx.nvgpu.fence_proxy_async()
-    fx.nvgpu.named_barrier(3, 128).sync()
+    fx.nvgpu.named_barrier(1, 128).sync()
 
 
 __all__ = ["First", "hold", "multiply_keys", "multiply_values", "weigh_scores"]

@@ -52,12 +52,15 @@ def latent_kernel(
     full_q = nv.MBarrier(fx.recast_iter(fx.Int64, stats + 2 * ROWS))
     full, empty = full_q[1], full_q[1 + stages]
     free = full_q[1 + 2 * stages]
-    raw = Raw(fx.recast_iter(kind, base_raw), full_q[2 + 2 * stages])
+    weights_ready, weights_read = full_q[2 + 2 * stages], full_q[3 + 2 * stages]
+    raw = Raw(fx.recast_iter(kind, base_raw), full_q[4 + 2 * stages])
     if tid == 0:
         load_q.prefetch()
         load_kv.prefetch()
         full_q.init(1)
         free.init(128)
+        weights_ready.init(128)
+        weights_read.init(128)
         for s in fx.range_constexpr(stages):
             full[s].init(128 if form.raw else 1)
             empty[s].init(2)
@@ -114,7 +117,6 @@ def latent_kernel(
         member = tid % 128
         alone = fx.make_layout((1, 1, 1), (0, 0, 0))
         line = member // 32 * 16 + member % 32 // 4
-        weights_ready, weights_read = nv.named_barrier(1, 256), nv.named_barrier(2, 256)
         stage, phase = fx.Int32(0), fx.Int32(0)
         inverse = fx.Float32(1.0)
         if fx.const_expr(form.raw and dtype is not work):
@@ -156,14 +158,14 @@ def latent_kernel(
                 full[stage].wait(phase)
                 multiply_keys(me, stage)
                 nv.wgmma_wait(0, scores)
-                factors = weigh_scores(me, high - 1 - i, base_kv + stage * (n * d))
+                factors = weigh_scores(me, high - 1 - i, base_kv + stage * (n * d), (i & 1) ^ 1)
                 rescale_if_needed(sums, factors)
                 multiply_values(me, stage)
                 nv.wgmma_wait(0, sums)
                 if member == 0:
                     empty[stage].arrive()
                 stage, phase = after(stage, phase, stages)
-            weights_read.sync()
+            weights_read.wait((count & 1) ^ 1)
             for r in fx.range_constexpr(2):
                 share = finished(
                     lse, highest[r], total[r], scale, block * ROWS + line + 8 * r, member, split, batch, numbers
@@ -173,7 +175,7 @@ def latent_kernel(
                 if member % 4 == 0:
                     stats[line + 8 * r] = share
             weights_ready.arrive()
-            nv.named_barrier(3, 128).sync()
+            nv.named_barrier(1, 128).sync()
             put(out, [sums], 0, stats, line, member, block, split, batch, numbers, form)
         else:
             atom = nv.WGMMA(form.right, 16, work, major_b="mn")
@@ -184,9 +186,8 @@ def latent_kernel(
                 for part in range(form.parts)
             ]
             sums = [empty_sums(form.right) for _ in range(form.parts)]
-            weights_read.arrive()
-            for _ in range(count):
-                weights_ready.sync()
+            for i in range(count):
+                weights_ready.wait(i & 1)
                 factors = fx.Float32(stats[line]), fx.Float32(stats[line + 8])
                 for x in sums:
                     rescale_if_needed(x, factors)
@@ -200,7 +201,7 @@ def latent_kernel(
                 if member == 0:
                     empty[stage].arrive()
                 stage, phase = after(stage, phase, stages)
-            weights_ready.sync()
+            weights_ready.wait(count & 1)
             put(out, sums, form.left, stats, line, member, block, split, batch, numbers, form)
 
 

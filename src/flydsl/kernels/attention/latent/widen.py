@@ -65,7 +65,7 @@ def bring(
             if fx.const_expr(j == each - 1):
                 fx.nvgpu.fence_proxy_async()
                 full[stage].arrive()
-            fx.nvgpu.named_barrier(4, THREADS).sync()
+            fx.nvgpu.named_barrier(2, THREADS).sync()
             later = i * each + j + form.raw
             if later < chunks:
                 row = end - (later + 1) * CHUNK
@@ -152,7 +152,7 @@ def halves(base: fx.Pointer, lent: fx.Pointer, tops: fx.Pointer, form: Latent):
     heights = fx.recast_iter(fx.Int32, tops)
     if tid % 32 == 0:
         heights[tid // 32] = top
-    fx.nvgpu.named_barrier(5, 2 * THREADS).sync()
+    fx.nvgpu.named_barrier(3, 2 * THREADS).sync()
     for i in fx.range_constexpr(2 * THREADS // 32):
         top = fx.max(top, fx.Int32(heights[i]))
     # Exponents as f32 has them; within what the factor of scores, up to 1e8, leaves room for.
@@ -166,7 +166,7 @@ def halves(base: fx.Pointer, lent: fx.Pointer, tops: fx.Pointer, form: Latent):
             held.store(values.to(fx.Float16).bitcast(fx.Int32))
             fx.copy(copy, held, view[None, unit])
     fx.nvgpu.fence_proxy_async()
-    fx.nvgpu.named_barrier(5, 2 * THREADS).sync()
+    fx.nvgpu.named_barrier(3, 2 * THREADS).sync()
     return ((254 - power) << 23).bitcast(fx.Float32)
 
 
