@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
+from flydsl.kernels import repeats
+from flydsl.kernels.matmul import entry
+
 EPSILON = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
+
+
+def decide_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was decided before this test does not count in it, nor behind it what is decided in it."""
+    for module, name in ((entry, "_decided"), (repeats, "_calls"), (repeats, "latest")):
+        monkeypatch.setattr(module, name, {})
 
 
 def matrix(rng: np.random.Generator, shape, major: str, dtype, device: str) -> torch.Tensor:

@@ -9,6 +9,7 @@ import torch
 from flydsl.autotune import shipped
 from flydsl.errors import DSLTypeError, DSLValueError
 from flydsl.kernels import matmul
+from flydsl.kernels.matmul import calls
 from flydsl.kernels.matmul.arrays import describe
 from flydsl.kernels.matmul.calls import Target, decide
 from flydsl.kernels.matmul.entry import target_of
@@ -19,7 +20,7 @@ from flydsl.kernels.matmul.plan import Problem, best, candidates
 from flydsl.kernels.matmul.request import check
 from flydsl.kernels.matmul.tile import limits, problem
 
-from .matmul_checks import bound
+from .matmul_checks import bound, decide_anew, matrix, poisoned
 
 
 def random(rng: np.random.Generator, *shape: int, dtype=torch.bfloat16) -> torch.Tensor:
@@ -255,6 +256,26 @@ def test_few_rows_as_words(rng: np.random.Generator, emulate, monkeypatch: pytes
         most = a.double().abs() @ w.double().abs().T + bias.abs()
         assert ((whole[:, :n].double() - want).abs() <= want.abs() * 2**-8 + most * 2**-22).all()
         assert torch.isnan(whole[:, n:]).all()
+
+
+@pytest.mark.parametrize("wide", [0, calls.WIDE])
+def test_few_rows_that_lie_beside_each_other(wide: int, rng: np.random.Generator, emulate, monkeypatch):
+    """They are put along K first, for both ways that B may lie; in checked mode, with gaps that are no numbers."""
+    emulate("sm_90a")
+    monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
+    monkeypatch.setattr(calls, "WIDE", wide)
+    decide_anew(monkeypatch)
+    for major in ("k", "mn"):
+        m, n, k = int(rng.integers(1, calls.NARROW + 1)), int(rng.integers(1, 90)), 8 * int(rng.integers(1, 20))
+        dtype = [torch.bfloat16, torch.float16][int(rng.integers(2))]
+        a = matrix(rng, (1, m, k), "mn", dtype, "cpu")[0]
+        b = matrix(rng, (1, n, k), major, dtype, "cpu")[0].T
+        out, whole = poisoned((1, m, n), dtype, "cpu")
+        matmul(a, b, out=out[0])
+        bound(out[0], a, b)
+        assert torch.isnan(whole[..., n:]).all()
+    x, y = (torch.from_numpy(rng.integers(-128, 128, shape)).to(torch.int8) for shape in ((96, 5), (40, 96)))
+    assert (matmul(x.T, y.T) == x.T.int() @ y.T.int()).all()
 
 
 def test_few_rows_in_equal_shares(rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):

@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from tests.kernels.matmul_checks import bound, matrix, poisoned
+from tests.kernels.matmul_checks import bound, decide_anew, matrix, poisoned
 
 import flydsl.compiler as flyc
 from flydsl.errors import DSLTypeError
@@ -128,7 +128,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return plan
 
     monkeypatch.setattr(entry, "best", note)
-    monkeypatch.setattr(sys.modules["flydsl.kernels.matmul.entry"], "_decided", {})
+    decide_anew(monkeypatch)
     return found
 
 

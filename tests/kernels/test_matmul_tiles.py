@@ -13,7 +13,7 @@ import flydsl.compiler as flyc
 from flydsl.kernels.matmul.hopper import hopper
 from flydsl.kernels.matmul.tile import Form, Tile, limits, problem
 
-from .matmul_checks import bound, matrix, poisoned
+from .matmul_checks import bound, decide_anew, matrix, poisoned
 
 TILES = [
     Tile(128, 224),
@@ -354,7 +354,7 @@ def test_which_factors_lie_in_fours(steps: int, across: int, at: int, wanted: bo
         forms.extend(x for x in args if isinstance(x, Form))
 
     monkeypatch.setattr(sys.modules["flydsl.kernels.matmul.hopper"], "hopper", instead)
-    monkeypatch.setattr(sys.modules["flydsl.kernels.matmul.entry"], "_decided", {})
+    decide_anew(monkeypatch)
     a, b = (torch.zeros(x, 128 * steps, dtype=torch.uint8).view(E4) for x in (160, 256))
     lines = torch.zeros(160 * across + at)[at:].as_strided((160, steps), (across, 1))
     matmul(a, b.T, scale_a=lines, scale_b=torch.zeros(2, -(-steps // 4) * 4)[:, :steps].T)

@@ -33,6 +33,9 @@ from flydsl.kernels.matmul.few.thin import Thin
 from flydsl.kernels.matmul.few.thin_kernel import thin_matmul
 from flydsl.kernels.matmul.few.thin_shares import thin_shares_matmul
 from flydsl.kernels.matmul.hopper import hopper
+from flydsl.kernels.matmul.simt.kernel import simt
+from flydsl.kernels.matmul.simt.tile import Form as SimtForm
+from flydsl.kernels.matmul.simt.tile import Tile as SimtTile
 from flydsl.kernels.matmul.tile import Form, Tile
 from flydsl.kernels.mx.quantize import quantize_mx
 from flydsl.kernels.rows.columns import weight_sums
@@ -166,6 +169,16 @@ def few_rows_in_shares() -> tuple[Any, ...]:
     return thin_shares_matmul, a, w, c, None, work, counters, m, n, depth, depth, depth, n, thin, "none", True
 
 
+def by_fma(slices: int, sharers: int = 1) -> tuple[Any, ...]:
+    """Three steps of two warps through two stages; slices, if any, meet in memory."""
+    tile, m, n, depth = SimtTile(1, 2, 2, 4, 8, 2), 3, 60, 24 * slices
+    x, y, c = f32(m, depth), f32(n, depth), torch.zeros(m, n)
+    form = SimtForm("deep", "deep", split=slices > 1, sharers=sharers)
+    room = (torch.zeros(slices * tile.size), torch.zeros(1, dtype=torch.int32)) if slices > 1 else (None, None)
+    sizes = (m, n, depth, 1, depth, 1, 0, depth, 1, 0, n, 1, 0, 1, slices)
+    return simt, x, y, c, None, None, None, *room, *sizes, tile, form
+
+
 def slices_on_amd() -> tuple[Any, ...]:
     """Two blocks have a half of K each; a kernel behind theirs adds their sums up."""
     m, n, depth = 4, 20, 128
@@ -253,6 +266,9 @@ CALLS: dict[str, Call] = {
     "matmul in slices together": Call(HOPPER, partial(slices, together=True), "matmul.hopper.hopper_kernel"),
     "matmul of few rows, as words": Call(HOPPER, few_rows, "matmul.few.thin_kernel.thin_kernel"),
     "matmul of few rows, in shares": Call(HOPPER, few_rows_in_shares, "matmul.few.thin_shares.thin_shares_kernel"),
+    "matmul by FMA": Call("sm_80", partial(by_fma, 1), "matmul.simt.kernel.simt_kernel"),
+    "matmul by FMA, in slices": Call("sm_80", partial(by_fma, 2), "matmul.simt.kernel.simt_kernel"),
+    "matmul by FMA, in slices together": Call("sm_80", partial(by_fma, 2, 2), "matmul.simt.kernel.simt_kernel"),
     "matmul of odd rows": Call(
         HOPPER,
         lambda: (k.matmul, bf16(33, 35), bf16(35, 37)),

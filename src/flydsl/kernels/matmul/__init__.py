@@ -19,12 +19,14 @@ _WHERE = {
 }  # fmt: skip
 
 
-def __getattr__(name: str) -> object:
-    """Names are loaded on first use: others read the arrays' words here, and need no product."""
-    if name not in _WHERE:
-        raise AttributeError(f"flydsl.kernels.matmul has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_WHERE[name], __name__), name)
-    return value
+if not TYPE_CHECKING:
+    # A type checker takes every name for one of a module that has this.
+    def __getattr__(name: str) -> object:
+        """Names are loaded on first use: others read the arrays' words here, and need no product."""
+        if name not in _WHERE:
+            raise AttributeError(f"flydsl.kernels.matmul has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_WHERE[name], __name__), name)
+        return value
 
 
 __all__ = [

@@ -40,9 +40,12 @@ class TorchArray(Protocol):
     @property
     def device(self) -> TorchDevice: ...
     @property
+    def layout(self) -> object: ...
+    @property
     def T(self) -> Self: ...
     def stride(self) -> tuple[int, ...]: ...
     def data_ptr(self) -> int: ...
+    def get_device(self) -> int: ...
     def numel(self) -> int: ...
     def element_size(self) -> int: ...
     def reshape(self, *shape: int) -> Self: ...
@@ -98,6 +101,11 @@ def is_torch(x: object) -> TypeIs[TorchArray]:
     return torch is not None and isinstance(x, torch.Tensor)
 
 
+def is_strided(x: TorchArray) -> bool:
+    """Whether a tensor has an address and strides: those of other layouts are made of several tensors."""
+    return x.layout is sys.modules["torch"].strided
+
+
 def address(x: HostArray) -> int:
     """Where an array's first element is."""
     return x.data_ptr() if is_torch(x) else x.__array_interface__["data"][0]
@@ -120,6 +128,8 @@ def array_key(x: HostArray | None) -> object:
     if x is None:
         return None
     if is_torch(x):
+        if not is_strided(x):
+            return x.layout
         return x.shape, x.stride(), x.dtype, x.device, x.data_ptr() % 16
     if hasattr(x, "__array_interface__"):
         # Not by the type's text: several types of 8 bits have the same.
@@ -131,6 +141,8 @@ def array_key(x: HostArray | None) -> object:
 def describe(name: str, x: HostArray, what: str = "matmul") -> Array:
     """An argument of `what`; anything but an array of a known type is refused."""
     if is_torch(x):
+        if not is_strided(x):
+            raise DSLTypeError(f"{what}: {name} has strides, got a tensor in the layout {x.layout}")
         found = Array(tuple(x.shape), tuple(x.stride()), type_name(x.dtype), str(x.device), x.data_ptr())
     elif hasattr(x, "__array_interface__"):
         size = x.dtype.itemsize
@@ -173,9 +185,9 @@ def strided(x: HostArray, shape: tuple[int, ...], strides: tuple[int, ...]) -> H
 
 
 def packed(x: HostArray) -> HostArray:
-    """A small array in one piece."""
+    """A small array in one piece; a single number has a direction, too."""
     if is_torch(x):
-        return x.contiguous()
+        return x.contiguous() if x.ndim else x.reshape(1)
     import numpy as np
 
     return np.ascontiguousarray(x)
@@ -195,5 +207,5 @@ def empty(like: HostArray, shape: Sequence[int], dtype: str, what: str = "matmul
 
 __all__ = [
     "TYPES", "Array", "HostArray", "TorchArray", "address", "array_key", "describe", "empty", "environment_key",
-    "in_line", "is_torch", "packed", "strided", "type_name",
+    "in_line", "is_strided", "is_torch", "packed", "strided", "type_name",
 ]  # fmt: skip

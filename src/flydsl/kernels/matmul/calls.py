@@ -16,6 +16,7 @@ from .operands import UNIT, Call, Matrix, Run, Target, left, result_form, right,
 from .pack import PARTS, Packing
 from .plan import Problem, best, raggedness, rates_of
 from .request import FNUZ, FP8, Request
+from .simt.calls import on_simt
 from .tile import LINE, Form, boxes, limits
 from .workspace import scratch
 
@@ -57,14 +58,25 @@ class Operand(NamedTuple):
         return raggedness(self.step) if self.ragged and self.size == 1 else float(self.ragged)
 
 
-def operand(x: Matrix, k: int, batches: int, array: Array, parts: str = "") -> Operand:
-    """As it is, or packed: along the direction that is contiguous, or along k; always where it is to have parts."""
+NARROW = 8
+"""Rows that are put along k first where they lie beside each other: the copy engine takes as long for 16 bytes of them,
+which one element of k has, as for a line. They are little to move: 2 x 1984 x 8896 takes 14.3 microseconds so, with the
+launch before it, and 17.9 without; 8 x 4864 x 9472 gains nothing."""
+WIDE = 12_000_000
+"""Elements of B that this is worth it for, where B's rows lie so, too."""
+
+
+def operand(x: Matrix, k: int, batches: int, array: Array, parts: str = "", *, along_k: bool = False) -> Operand:
+    """As it is, or packed: along the direction that is contiguous, or along k; always where it is to have parts, and
+    with `along_k` where it does not lie so."""
     found = None if parts else engine_form(x, k, batches, array)
+    if along_k and found is not None and found[0] != "k":
+        found = None
     if found is not None:
         return Operand(*found, found[1] * array.itemsize % LINE != 0, size=array.itemsize)
     batch = 0 if batches == 1 or x.batch == 0 else x.batch
     count = batches if batch else 1
-    if array.itemsize == 2 and x.step == 1 and x.depth != 1:
+    if array.itemsize == 2 and x.step == 1 and x.depth != 1 and x.rows > NARROW:
         packing, major = Packing(k, x.rows, count, x.depth, x.step, batch), "mn"
     else:
         packing, major = Packing(x.rows, k, count, x.step, x.depth, batch, parts), "k"
@@ -95,7 +107,7 @@ def packer(form: Operand, array: Array) -> Callable[[HostArray, str, object], Ho
 
 def decide(request: Request, out: Array, where: Target) -> Run:
     """The fastest kernel that can do it."""
-    for choose in (few_rows, few_bytes, on_hopper, on_ampere, on_amd):
+    for choose in (few_rows, few_bytes, on_hopper, on_ampere, on_simt, on_amd):
         found = choose(request, out, where)
         if found is not None:
             return arranged(request, out, found)
@@ -150,7 +162,8 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
     if placed is None:
         return None
     thrice = request.precision == "tf32x3"
-    form_a = operand(x, k, batches, request.a, "left" if thrice else "")
+    turned = request.m <= NARROW and request.n * k >= WIDE
+    form_a = operand(x, k, batches, request.a, "left" if thrice else "", along_k=turned)
     form_b = operand(y, k, batches, request.b, "right" if thrice else "")
     if thrice:
         k *= PARTS["left"]
@@ -197,7 +210,6 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
         boxes_y=boxes_y,
         quads=request.blocked and tile.splits == 1 and in_fours(request),
     )
-    turned = request.blocked
     numbers = (
         rows, columns, k, batches, form_x.step, form_x.batch, form_y.step, form_y.batch, step_c, batch_c, plan.blocks,
         plan.group, tile, form,
@@ -206,7 +218,7 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
 
     def run(call: Call) -> None:
         a, b, c, bias, scale_a, scale_b, scale_out, stream = call
-        if turned and scale_b is not None:
+        if request.blocked and scale_b is not None:
             scale_b = scale_b.T
         a, b = pack_a(a, "a", stream), pack_b(b, "b", stream)
         if swapped:
@@ -249,8 +261,8 @@ def few_rows(request: Request, out: Array, where: Target) -> Run | None:
         return None
     if (request.scale_a, request.scale_b, request.scale_out) != (None, None, None) or (n > 1 and out.strides[1] != 1):
         return None
-    form_a, form_b = (engine_form(x, k, 1, array) for x, array in ((left(request), a), (right(request), b)))
-    if form_a is None or form_b is None or (form_a[0], form_b[0]) != ("k", "k"):
+    form_a, form_b = few_form(request), engine_form(right(request), k, 1, b)
+    if form_a is None or form_b is None or form_b[0] != "k":
         return None
     weights = Weights(8 * a.itemsize)
     given = Given(m, n, k, weights, where.processors)
@@ -265,9 +277,10 @@ def few_rows(request: Request, out: Array, where: Target) -> Run | None:
     if step_c <= 0:
         return None
     quads = n % 4 == 0 and step_c % 4 == 0 and out.address % (4 * out.itemsize) == 0
-    extents = m, n, k, form_a[1], form_b[1], step_c
+    extents = m, n, k, form_a.step, form_b[1], step_c
     if by_words:
-        return run_thin((*extents, thin.choose(m, n, k, where.processors), request.activation, quads))
+        thin_run = run_thin((*extents, thin.choose(m, n, k, where.processors), request.activation, quads))
+        return packed_first(form_a, a, thin_run)
     numbers = *extents, slim, weights, request.activation, quads
     blocks = -(-n // slim.rows) * -(-m // slim.tokens)
     from .few.slim_kernel import slim_matmul
@@ -281,7 +294,28 @@ def few_rows(request: Request, out: Array, where: Target) -> Run | None:
         more = () if stream is None else (stream,)
         slim_matmul(a, b, c, bias, work, counters, *numbers, *more)
 
-    return run
+    return packed_first(form_a, a, run)
+
+
+def few_form(request: Request) -> Operand | None:
+    """Rows of A along k: as they lie, or packed so, where that is little."""
+    a, x = request.a, left(request)
+    found = engine_form(x, request.k, 1, a)
+    if (found is None or found[0] != "k") and request.m > NARROW:
+        return None
+    return operand(x, request.k, 1, a, along_k=True)
+
+
+def packed_first(form: Operand, array: Array, run: Run) -> Run:
+    """A run whose A is packed before, if it must be."""
+    if form.packing is None:
+        return run
+    pack_a = packer(form, array)
+
+    def run_packed(call: Call) -> None:
+        run(call._replace(a=pack_a(call.a, "a", call.stream)))
+
+    return run_packed
 
 
 ONE = 8
@@ -310,7 +344,7 @@ def few_bytes(request: Request, out: Array, where: Target) -> Run | None:
         return None
     if request.batched or request.invariant or request.blocked or request.scale_out is not None or not in_units(k, a):
         return None
-    form_a, form_b = (engine_form(x, k, 1, array) for x, array in ((left(request), a), (right(request), b)))
+    form_a, form_b = few_form(request), engine_form(right(request), k, 1, b)
     if form_a is None or form_b is None or (n > 1 and out.strides[1] != 1):
         return None
     step_c = out.strides[0] if m > 1 else -(-n // 8) * 8
@@ -324,7 +358,8 @@ def few_bytes(request: Request, out: Array, where: Target) -> Run | None:
     quads = n % 4 == 0 and step_c % 4 == 0 and out.address % (4 * out.itemsize) == 0
     form = thin.choose(m, n, k, where.processors, 8)
     scales = thin.Scales(scale_form(request.scale_a), scale_form(request.scale_b))
-    return run_thin((m, n, k, form_a[1], form_b[1], step_c, form, request.activation, quads), scales)
+    thin_run = run_thin((m, n, k, form_a.step, form_b[1], step_c, form, request.activation, quads), scales)
+    return packed_first(form_a, a, thin_run)
 
 
 def in_units(k: int, array: Array) -> bool:

@@ -102,7 +102,9 @@ DEPARTED, GAVE_UP = 8, 16
 
 
 @flyc.jit
-def meet(counter: fx.Pointer, member: fx.Int32, which: fx.Int32, slices: int, sharers: int, found: fx.Pointer):
+def meet(
+    counter: fx.Pointer, member: fx.Int32, which: fx.Int32, slices: int | fx.Int32, sharers: int, found: fx.Pointer
+):
     """Whose shares of the columns this block adds up, as bits: its own once all slices' sums are in memory.
 
     Who has none waits for nobody. Who waits in vain gives up, and the last to come, which waits for nobody, does its
@@ -132,7 +134,7 @@ def meet(counter: fx.Pointer, member: fx.Int32, which: fx.Int32, slices: int, sh
 
 
 @flyc.jit
-def depart(counter: fx.Pointer, member: fx.Int32, slices: int):
+def depart(counter: fx.Pointer, member: fx.Int32, slices: int | fx.Int32):
     """The last to depart leaves a zero for the next launch.
 
     Nothing but the counter is handed on, so nobody waits until results are in memory.
@@ -190,4 +192,4 @@ def share_out(
     depart(counter, out.member, tile.slices)
 
 
-__all__ = ["add_sums", "collect_sums", "leave_sums", "put_sums", "share_out", "wait_for_slices"]
+__all__ = ["add_sums", "collect_sums", "depart", "leave_sums", "meet", "put_sums", "share_out", "wait_for_slices"]

@@ -339,7 +339,8 @@ def plan(given: Problem, tile: Tile, rates: Rates | None = None) -> Plan | None:
     memory = unique / rates.memory * rates.clock
     # What a multiprocessor has under way from memory is bounded, and pairs of them share that.
     all_blocks = clusters * tile.blocks
-    share = ceildiv(all_blocks, given.processors) * unique / all_blocks
+    # Clusters that fit twice have multiprocessors twice, while others have none of them.
+    share = max(ceildiv(all_blocks, given.processors), ceildiv(clusters, room // tile.fits)) * unique / all_blocks
     pull = PAIR if 2 * all_blocks <= given.processors else PAIR / 2
     memory = max(memory, share / pull * rates.clock)
     # They overlap, but not perfectly. Behind the last products and the last bytes come results.

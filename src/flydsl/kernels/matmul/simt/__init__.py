@@ -1,0 +1,1 @@
+"""Products of float32 by the multiprocessors' own multipliers, for NVIDIA GPUs."""
