@@ -2,6 +2,8 @@
 
     python benchmarks/h200_matmul.py [--tune] [--precisions] [--out FOLDER] [--shapes 4096x4096x4096,...]
     python benchmarks/h200_matmul.py --tune --random 80 --seed 7      # shapes nobody chose
+    python benchmarks/h200_matmul.py --precisions --random 20 --what "fp8 rows,int8"
+    python benchmarks/h200_matmul.py --f32 [--tune] [--majors k/k,mn/mn,k/mn,mn/k]   # float32 as it is, beside sgemm
     python benchmarks/h200_matmul.py --winners matmul.jsonl,...       # what ships, from such runs; needs no GPU
 
 Without `--tune` the entry point alone runs, as callers get it; `--precisions` is fp8, int8 and float32 beside cuBLASLt.
@@ -21,10 +23,12 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 os.environ.setdefault("FLYDSL_COMPILE_BACKEND", "cuda")
+import f32_tiles
 import torch
 
 from flydsl.kernels.matmul.calls import FEW
@@ -49,13 +53,14 @@ REACH = 1.25
 """How far a winner serves other shapes, as a factor over all extents."""
 
 
-def random_shapes(count: int, seed: int) -> list[tuple[int, int, int]]:
-    """M from 1 to 16384, N and K from 512 to 28672, evenly by their logarithms; one in four is no multiple of 64."""
+def random_shapes(count: int, seed: int, ragged: float = 0.25) -> list[tuple[int, int, int]]:
+    """M from 1 to 16384, N and K from 512 to 28672, evenly by their logarithms; `ragged` of them are multiples of 8 in
+    N and K and anything in M, the others multiples of 64."""
     source, found = random.Random(seed), []
     while len(found) < count:
         m = round(2 ** source.uniform(0, 14))
         n, k = (round(2 ** source.uniform(9, math.log2(28672))) for _ in range(2))
-        if source.random() < 0.75:
+        if source.random() >= ragged:
             m, n, k = m if m < 64 else m // 64 * 64, n // 64 * 64, k // 64 * 64
         else:
             n, k = n // 8 * 8, k // 8 * 8
@@ -64,8 +69,9 @@ def random_shapes(count: int, seed: int) -> list[tuple[int, int, int]]:
     return found
 
 
-def write_winners(files: list[str], older: list[str], target: Path) -> None:
+def write_winners(files: list[str], older: list[str], target: Path, *, keep: bool) -> None:
     """The fastest of each case's tiles, as the package has them; a case is taken from the first file that has it.
+    With `keep` what ships already stays where no file has the case.
 
     Few rows have kernels of their own. Lines of older runs are of kernels that have become faster since, may have tiles
     that are no more, and lack some that there are now: where one is faster by the model, it decides.
@@ -80,7 +86,7 @@ def write_winners(files: list[str], older: list[str], target: Path) -> None:
         for row in map(json.loads, Path(file).read_text().splitlines()):
             case = Case(**row["case"])
             gone = "tile" not in row or row.get("burst", 1) > 1 or problem(Tile(**row["tile"])) is not None
-            if case.m > FEW and not gone:
+            if (case.m > FEW or case.b_major != "k") and not gone:
                 if file in files:
                     tried.add((case, Tile(**row["tile"])))
                 found[case] = min(found.get(case, row), row, key=lambda x: x["us"])
@@ -93,7 +99,11 @@ def write_winners(files: list[str], older: list[str], target: Path) -> None:
         favourite = plans[0]
         if (case, favourite.tile) in tried or row["us"] < favourite.clocks / RATES.clock * 1e6:
             points.append((case._asdict(), Config(**row["tile"])))
-    write(target, points, reach=REACH)
+    if keep:
+        have = {Case(**key) for key, _ in points}
+        ships = json.loads(target.read_text())["points"]
+        points += [(x["key"], Config(**x["config"])) for x in ships if Case(**x["key"]) not in have]
+    write(target, sorted(points, key=lambda point: Case(**point[0])), reach=REACH)
     print(f"{len(points)} winners in {target}")
 
 
@@ -117,17 +127,25 @@ def problem_of(case: Case, processors: int) -> Problem:
     )
 
 
-def chosen(case: Case, processors: int, most: int) -> list[Plan]:
+def chosen(case: Case, processors: int) -> list[Plan]:
     """The model's favourite, and others that differ from each other."""
     found, seen = [], set()
     ranked = candidates(problem_of(case, processors))
     for plan in ranked:
-        tile = plan.tile
-        shape = tile._replace(swap=False, together=False)
-        if shape not in seen and plan.clocks < 2.0 * ranked[0].clocks and len(found) < most:
+        shape = plan.tile._replace(swap=False, together=False)
+        if shape not in seen and plan.clocks < 2.0 * ranked[0].clocks:
             seen.add(shape)
             found.append(plan)
     return found
+
+
+def timed_plans(kind: Kind, case: Case, processors: int, options) -> list:
+    """Plans that are timed: --most of the favourites, or --drawn of them any that the model finds up to half as slow
+    again, by which it is seen where it is wrong."""
+    found = kind.chosen(case, processors)
+    first = options.most - options.drawn
+    others = [plan for plan in found[first:] if plan.clocks < 1.5 * found[0].clocks]
+    return found[:first] + random.Random(str(case)).sample(others, min(options.drawn, len(others)))
 
 
 def form_of(case: Case, plan: Plan) -> Form:
@@ -158,21 +176,28 @@ def call(case: Case, plan: Plan, a, b, c) -> None:
     )  # fmt: skip
 
 
-def matrices(case: Case):
-    a = torch.randn((case.m, case.k) if case.a_major == "k" else (case.k, case.m), device="cuda").bfloat16()
-    b = torch.randn((case.n, case.k) if case.b_major == "k" else (case.k, case.n), device="cuda").bfloat16()
-    return a, b, torch.full((case.m, case.n), float("nan"), device="cuda", dtype=torch.bfloat16)
+def matrices(case: Case, dtype=torch.bfloat16):
+    a = torch.randn((case.m, case.k) if case.a_major == "k" else (case.k, case.m), device="cuda").to(dtype)
+    b = torch.randn((case.n, case.k) if case.b_major == "k" else (case.k, case.n), device="cuda").to(dtype)
+    return a, b, torch.full((case.m, case.n), float("nan"), device="cuda", dtype=dtype)
+
+
+ROUNDING = {torch.bfloat16: 2**-7.99, torch.float32: 2**-23.9}
+"""Half a unit of the last place, relative, and a bit."""
+ALL = {torch.bfloat16: 2.5e-3, torch.float32: 1e-5}
+"""What the whole error is of the whole result, at most."""
 
 
 class Checker:
-    """Every element against float64: half a unit of bf16's last place and what sums of k products in f32 may lose."""
+    """Every element against float64: half a unit of its last place and what sums of k products in f32 may lose."""
 
     def __init__(self, case: Case, a, b):
         left = a if case.a_major == "k" else a.T
         right = b.T if case.b_major == "k" else b
         self.reference = left.double() @ right.double()
         most = left.float().abs() @ right.float().abs()
-        self.bound = (self.reference.abs() * 2**-7.99 + most.double() * (case.k * 2**-25)).float()
+        self.most = ALL[a.dtype]
+        self.bound = (self.reference.abs() * ROUNDING[a.dtype] + most.double() * (case.k * 2**-25)).float()
         self.size = self.reference.norm()
 
     def __call__(self, c) -> float:
@@ -182,7 +207,7 @@ class Checker:
             at = divmod(worst, c.shape[1])
             raise AssertionError(f"{at}: {c[at].item()} instead of {self.reference[at].item()}")
         found = (error.norm() / self.size).item()
-        assert found < 2.5e-3, found
+        assert found < self.most, found
         return found
 
 
@@ -232,23 +257,45 @@ def name(plan: Plan) -> str:
     return " ".join([*words, *(["swap"] if t.swap else [])])
 
 
+class Kind(NamedTuple):
+    """What is timed: elements, and how the tiles that a model likes are found, called, told apart and written down."""
+
+    dtype: torch.dtype
+    chosen: Callable
+    call: Callable
+    name: Callable
+    numbers: Callable
+
+
+def numbers(plan: Plan) -> dict:
+    model = plan.clocks / RATES.clock * 1e6
+    return {"tile": plan.tile._asdict(), "group": plan.group, "blocks": plan.blocks, "model": model}
+
+
+def kind_of(options) -> Kind:
+    if options.f32:
+        return Kind(torch.float32, f32_tiles.chosen, f32_tiles.call, f32_tiles.name, f32_tiles.numbers)
+    return Kind(torch.bfloat16, chosen, call, name, numbers)
+
+
 def check_share(cases: list[Case], processors: int, options, share: int, of: int) -> None:
     """This process' part of the cases: every tile once, compared. A log tells what was tried, should it not return."""
     log = Path(options.logs, f"checked-{share}.txt")
-    tried = set(log.read_text().splitlines()) if log.exists() else set()
+    before = set(log.read_text().splitlines()) if log.exists() else set()
+    kind = kind_of(options)
     for case in cases[share::of]:
         check = None
-        for plan in chosen(case, processors, options.most):
-            what = f"{case} {name(plan)}"
-            if f"try {what}" in tried:
+        for plan in timed_plans(kind, case, processors, options):
+            what = f"{case} {kind.name(plan)}"
+            if f"try {what}" in before:
                 continue
             with log.open("a") as file:
                 file.write(f"try {what}\n")
             if check is None:
-                a, b, c = matrices(case)
+                a, b, c = matrices(case, kind.dtype)
                 check = Checker(case, a, b)
             c.fill_(float("nan"))
-            call(case, plan, a, b, c)
+            kind.call(case, plan, a, b, c)
             torch.cuda.synchronize()
             try:
                 check(c)
@@ -337,16 +384,17 @@ def library_calls(case: Case, data):
 
 def run(case: Case, processors: int, options, rows: list[dict]):
     """A line of the table and the ratios of one case; appends to `rows`."""
-    nbytes = 2 * (case.m * case.k + case.n * case.k + case.m * case.n)
+    kind = kind_of(options)
+    nbytes = kind.dtype.itemsize * (case.m * case.k + case.n * case.k + case.m * case.n)
     sets = max(2, min(24, math.ceil(3 * L2 / nbytes)))
-    data = [matrices(case) for _ in range(sets)]
+    data = [matrices(case, kind.dtype) for _ in range(sets)]
     calls = library_calls(case, data)
-    plans: dict[str, Plan] = {}
+    plans = {}
     if options.tune:
-        plans = {name(plan): plan for plan in chosen(case, processors, options.most)}
+        plans = {kind.name(plan): plan for plan in timed_plans(kind, case, processors, options)}
         plans = {who: plan for who, plan in plans.items() if f"{case} {who}" in options.good}
         for who, plan in plans.items():
-            calls[who] = lambda i, plan=plan: call(case, plan, *data[i])
+            calls[who] = lambda i, plan=plan: kind.call(case, plan, *data[i])
     else:
         calls |= entry_calls(case, data)
         check = Checker(case, *data[0][:2])
@@ -356,11 +404,9 @@ def run(case: Case, processors: int, options, rows: list[dict]):
     peer = times.pop("cublas")
     flops = 2 * case.m * case.n * case.k
     for who, found in {"cublas": peer, **times}.items():
-        more = {}
-        if who in plans:
-            plan = plans[who]
-            more = {"tile": plan.tile._asdict(), "group": plan.group, "blocks": plan.blocks}
-            more["model"] = plan.clocks / RATES.clock * 1e6
+        more = kind.numbers(plans[who]) if who in plans else {}
+        if options.f32:
+            more["dtype"] = "float32"
         rows.append({"case": case._asdict(), "who": who, "us": found, "tflops": flops / found / 1e6, **more})
     if not times:
         return f"{case}: nothing right", []
@@ -428,10 +474,16 @@ def precision_calls(case: Case):
     return found
 
 
-def run_precisions(rows: list[dict]) -> None:
-    for shape in FP8_SHAPES:
+def run_precisions(shapes: list[tuple[int, int, int]], only: set[str], rows: list[dict], budget: float) -> None:
+    begin = time.time()
+    for shape in shapes:
         case = Case(*shape)
+        if time.time() - begin > budget:
+            print(f"{case}: out of time")
+            continue
         for what, (ours, library, want) in precision_calls(case).items():
+            if only and what not in only:
+                continue
             try:
                 error = ((ours().float() - want).norm() / want.norm()).item()
                 calls = {"flydsl": lambda i, call=ours: call()}
@@ -456,10 +508,17 @@ def main() -> None:
     parser.add_argument("--shapes", default="")
     parser.add_argument("--random", type=int, default=0, help="so many shapes, evenly spread by their logarithms")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--ragged", type=float, default=0.25, help="the share of random shapes that are no multiples of 64"
+    )
     parser.add_argument("--winners", default="", help="write what ships from the results of --tune, comma-separated")
     parser.add_argument("--older", default="", help="with --winners: results of kernels before the last change")
+    parser.add_argument("--keep", action="store_true", help="with --winners: beside those that ship")
     parser.add_argument("--majors", default="k/k")
     parser.add_argument("--most", type=int, default=12)
+    parser.add_argument(
+        "--drawn", type=int, default=0, help="so many of --most are drawn from what the model does not like"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--budget", type=float, default=1000.0)
     parser.add_argument("--workers", type=int, default=12)
@@ -467,6 +526,8 @@ def main() -> None:
     parser.add_argument("--name", default="matmul.jsonl")
     parser.add_argument("--logs", default="/tmp/matmul-checks")
     parser.add_argument("--precisions", action="store_true")
+    parser.add_argument("--what", default="", help="with --precisions: only these, comma-separated")
+    parser.add_argument("--f32", action="store_true", help="float32 as it is; cuBLAS without TF32")
     parser.add_argument("--probe", action="store_true")
     parser.add_argument("--check", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -474,24 +535,34 @@ def main() -> None:
         from flydsl.autotune.shipped import FOLDER, file_of
 
         FOLDER.mkdir(exist_ok=True)
-        write_winners(options.winners.split(","), options.older.split(","), file_of("matmul", "sm_90a"))
+        older = [file for file in options.older.split(",") if file]
+        write_winners(options.winners.split(","), older, file_of("matmul", "sm_90a"), keep=options.keep)
         return
-    shapes = [tuple(map(int, s.split("x"))) for s in options.shapes.split(",") if s] or SHAPES
+    shapes = [tuple(map(int, s.split("x"))) for s in options.shapes.split(",") if s]
     if options.random:
-        shapes = random_shapes(options.random, options.seed)
+        shapes = random_shapes(options.random, options.seed, options.ragged)
+    if options.precisions:
+        # Whole blocks of 128 along K: every way of scaling takes them.
+        shapes = [(m, n // 16 * 16, -(-k // 128) * 128) for m, n, k in shapes] or FP8_SHAPES
+    shapes = shapes or SHAPES
     cases = [Case(*shape, *majors.split("/")) for majors in options.majors.split(",") for shape in shapes]
     processors = torch.cuda.get_device_properties(0).multi_processor_count
     if options.check:
         share, of = map(int, options.check.split("/"))
         check_share(cases, processors, options, share, of)
         return
+    torch.backends.cuda.matmul.allow_tf32 = False
     begin = time.time()
     if options.probe:
         probe()
     if options.precisions:
         found: list[dict] = []
-        run_precisions(found)
+        run_precisions(shapes, set(filter(None, options.what.split(","))), found, options.budget)
         Path(options.out, "precisions.jsonl").write_text("\n".join(map(json.dumps, found)) + "\n")
+        for what in dict.fromkeys(row["what"] for row in found):
+            ratios = [row["us"]["library"] / row["us"]["flydsl"] for row in found if row["what"] == what]
+            mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+            print(f"{what}: geometric mean {mean:.3f}, worst {min(ratios):.2f}")
         return
     options.good = check_all(sys.argv[1:], options, options.workers) if options.tune else set()
     if options.tune:
