@@ -181,7 +181,7 @@ Y = torch.zeros(16, 24).bfloat16()
     [
         ((X, X), DSLValueError, "a has 16 columns and b has 8 rows"),
         ((X, [1.0]), DSLTypeError, "b is a numpy array or a torch tensor, got list"),
-        ((X[0], Y), DSLValueError, "a has 2 dimensions, or 3 with a batch"),
+        ((X[0], Y), DSLValueError, "a has 2 dimensions, or more with batches"),
         ((X, Y.half()), DSLTypeError, "one type, or are both fp8, got bfloat16 and float16"),
         ((X.double(), Y.double()), DSLTypeError, "got float64"),
         ((X.expand(2, 8, 16), Y.expand(3, 16, 24)), DSLValueError, "different batches"),

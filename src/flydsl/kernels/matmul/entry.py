@@ -14,6 +14,7 @@ from ..repeats import fresh_as, remember_call, repeated
 from .amd.blocks import MxMatrix
 from .amd.weights import PreshuffledWeight, as_matrix
 from .arrays import Array, HostArray, address, array_key, describe, empty, environment_key, is_torch
+from .batches import by_batches
 from .calls import decide, decide_moved
 from .operands import Call, Run, Target
 from .request import SUMS, Request, check, check_apart, check_out, check_precision, check_scale_out
@@ -45,12 +46,14 @@ def matmul(
 ) -> Any:
     """`activation((a @ b) * scale_a * scale_b + bias) / scale_out` in `out`, or in a fresh array.
 
-    `a` is (M, K) and `b` (K, N), or either has a batch in front; any strides. Types are float16, bfloat16, float32,
-    fp8 (e4m3fn, e5m2) and int8; the result is float32, float16, bfloat16 or fp8 (`out_dtype`; by default the type of
-    `a`, bfloat16 for fp8, int32 for int8). Results of fp8 are divided by `scale_out`, one value of float32; what is too
-    large becomes the largest number. `bias` has N values. A scale is float32: one value, one for each row of `a` and
-    column of `b`, or one for 128 elements of a row of `a` and for 128 x 128 of `b`. `activation` is one of
-    `flydsl.kernels.activations`. `accumulate="fast"` leaves sums of fp8 to the tensor cores, which keep 14 bits.
+    `a` is (M, K) and `b` (K, N), or either has dimensions in front, which go with each other as in numpy and torch;
+    any strides. Where one `b` serves all of `a`, its rows are those of one matrix. Types are float16, bfloat16,
+    float32, fp8 (e4m3fn, e5m2) and int8; the result is float32, float16, bfloat16 or fp8 (`out_dtype`; by default the
+    type of `a`, bfloat16 for fp8, int32 for int8). Results of fp8 are divided by `scale_out`, one value of float32;
+    what is too large becomes the largest number. `bias` has N values. A scale is float32: one value, one for each row
+    of `a` and column of `b`, or one for 128 elements of a row of `a` and for 128 x 128 of `b`; with dimensions in front
+    of `a` those of its rows are the same for each matrix, or `scale_a` has these dimensions, too. `activation` is one
+    of `flydsl.kernels.activations`. `accumulate="fast"` leaves sums of fp8 to the tensor cores, which keep 14 bits.
     `precision` is how float32 may be multiplied where tensor cores can: "ieee" as it is, "tf32x3" by three products of
     11 bits, which have 22 together, "tf32" by one.
     `batch_invariant=True`: a row of the result is the same bits whatever other rows are in the call.
@@ -79,6 +82,22 @@ def matmul(
             a, b, out, bias, activation, scale_a, scale_b, scale_out, out_dtype, accumulate, precision,
             batch_invariant, stream,
         )  # fmt: skip
+    if getattr(a, "ndim", 2) > 2 or getattr(b, "ndim", 2) > 2:
+
+        def plain(a: Any, b: Any, out: Any, bias: Any, scale_a: Any, scale_b: Any, scale_out: Any) -> Any:
+            return matmul(
+                a, b, out=out, bias=bias, activation=activation, scale_a=scale_a, scale_b=scale_b, scale_out=scale_out,
+                out_dtype=out_dtype, accumulate=accumulate, precision=precision, batch_invariant=batch_invariant,
+                stream=stream,
+            )  # fmt: skip
+
+        more = {"bias": bias, "scale_a": scale_a, "scale_b": scale_b, "scale_out": scale_out}
+        whole = by_batches(plain, a, b, out, more, out_dtype)
+        if whole is not None:
+            made = whole(a, b, out, *more.values())
+            if call_key is not None:
+                remember_call(call_key, whole)
+            return made
     moved = None
     if isinstance(b, PreshuffledWeight):
         moved, b = b, b.data

@@ -69,7 +69,7 @@ def check(
     """The request, or an error that names the arguments that do not fit."""
     for name, x in (("a", a), ("b", b)):
         if len(x.shape) not in (2, 3):
-            raise DSLValueError(f"matmul: {name} has 2 dimensions, or 3 with a batch, got {x}")
+            raise DSLValueError(f"matmul: {name} has 2 dimensions, or more with batches in front, got {x}")
         if x.dtype not in RESULTS:
             raise DSLTypeError(f"matmul multiplies {', '.join(RESULTS)}, got {name} of {x.dtype}")
     if a.shape[-1] != b.shape[-2]:
@@ -187,6 +187,8 @@ def check_placed(out: Array, shape: tuple[int, ...], dtype: str, device: str) ->
         raise DSLTypeError(f"matmul: out is {dtype}, got {out.dtype}")
     if out.device != device:
         raise DSLValueError(f"matmul: a is on {device} and out on {out.device}")
+    if 0 in out.shape:
+        return
     step = sorted((abs(s), e) for s, e in zip(out.strides, out.shape, strict=True) if e > 1)
     reach = 1
     for stride, extent in step:
