@@ -51,7 +51,7 @@ def by_batches(
 class Rows(NamedTuple):
     """All rows of a, and of the result, as those of one matrix."""
 
-    count: int
+    total: int
     step_a: int
     step_out: int | None
     """None: a fresh array."""
@@ -87,17 +87,17 @@ def as_rows(a: Array, b: Array, out: Array | None, scale: Array | None) -> Rows 
 
 
 def _rows_of(matmul: Product, rows: Rows, a: Array, b: Array) -> Product:
-    shape_a, strides_a = (rows.count, a.shape[-1]), (rows.step_a, a.strides[-1])
+    shape_a, strides_a = (rows.total, a.shape[-1]), (rows.step_a, a.strides[-1])
     width, several = b.shape[-1], len(b.shape) > 2
 
     def call(a: Any, b: Any, out: Any, bias: Any, scale_a: Any, scale_b: Any, scale_out: Any) -> Any:
         if several:
             b = b.reshape(b.shape[-2:])
         if rows.scales is not None:
-            scale_a = scale_a.reshape(rows.count, rows.scales)
+            scale_a = scale_a.reshape(rows.total, rows.scales)
         place = None
         if out is not None:
-            place = strided(out, (rows.count, width), (rows.step_out or 0, _strides(out)[-1]))
+            place = strided(out, (rows.total, width), (rows.step_out or 0, _strides(out)[-1]))
         made = matmul(strided(a, shape_a, strides_a), b, place, bias, scale_a, scale_b, scale_out)
         return made.reshape(rows.shape) if out is None else out
 
