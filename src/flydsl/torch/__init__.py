@@ -20,8 +20,10 @@ from .functional import (
     gelu_mul,
     group_norm,
     layer_norm,
+    linear,
     linear_cross_entropy,
     log_softmax,
+    matmul,
     reduce,
     rms_norm,
     rope,
@@ -32,12 +34,12 @@ from .functional import (
     sort,
     top_k,
 )
-from .modules import CrossEntropyLoss, Embedding, GroupNorm, LayerNorm, RMSNorm, Softmax, SwiGLU
+from .modules import CrossEntropyLoss, Embedding, GroupNorm, LayerNorm, Linear, RMSNorm, Softmax, SwiGLU
 from .op import op
 
 __all__ = [
-    "CrossEntropyLoss", "Embedding", "GroupNorm", "LayerNorm", "RMSNorm", "Softmax", "SwiGLU", "add_layer_norm",
-    "add_rms_norm", "argmax", "cross_entropy", "embedding", "gate", "gated", "gelu_mul", "group_norm", "layer_norm",
-    "linear_cross_entropy", "log_softmax", "op", "reduce", "rms_norm", "rope", "sample", "scan", "silu_mul",
-    "softmax", "sort", "top_k",
+    "CrossEntropyLoss", "Embedding", "GroupNorm", "LayerNorm", "Linear", "RMSNorm", "Softmax", "SwiGLU",
+    "add_layer_norm", "add_rms_norm", "argmax", "cross_entropy", "embedding", "gate", "gated", "gelu_mul", "group_norm",
+    "layer_norm", "linear", "linear_cross_entropy", "log_softmax", "matmul", "op", "reduce", "rms_norm", "rope",
+    "sample", "scan", "silu_mul", "softmax", "sort", "top_k",
 ]  # fmt: skip

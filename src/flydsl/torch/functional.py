@@ -10,7 +10,45 @@ from torch import Tensor
 from flydsl.errors import DSLValueError
 from flydsl.kernels.rows.embedding import padding_row
 
-from . import axis_operators, loss_operators, more_operators, operators
+from . import axis_operators, loss_operators, more_operators, operators, product_operators
+
+
+def matmul(a: Tensor, b: Tensor, *, precision: str = "ieee") -> Tensor:
+    """`torch.matmul(a, b)`: vectors, matrices, and any dimensions in front of these.
+
+    Under autocast both are taken in its type, as torch's is. `precision` is that of `flydsl.kernels.matmul`.
+    """
+    if 0 in (a.dim(), b.dim()):
+        raise DSLValueError(f"matmul: a and b have a dimension at least, got {list(a.shape)} and {list(b.shape)}")
+    a, b, _ = _autocast(a, b, None)
+    left, right = a[None] if a.dim() == 1 else a, b[:, None] if b.dim() == 1 else b
+    made = product_operators.matmul(left, right, None, precision)
+    if b.dim() == 1:
+        made = made.squeeze(-1)
+    return made.squeeze(-1 if b.dim() == 1 else -2) if a.dim() == 1 else made
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, precision: str = "ieee") -> Tensor:
+    """`x @ weight.T + bias`; `weight` is (out, in), and `x` has any dimensions in front of the last one.
+
+    Under autocast all are taken in its type, as `torch.nn.functional.linear` does.
+    """
+    if x.dim() < 1 or weight.dim() != 2 or x.shape[-1] != weight.shape[-1]:
+        raise DSLValueError(
+            f"linear: x is (..., in) and weight (out, in), got {list(x.shape)} and {list(weight.shape)}"
+        )
+    x, weight, bias = _autocast(x, weight, bias)
+    made = product_operators.matmul(x[None] if x.dim() == 1 else x, weight.mT, bias, precision)
+    return made.squeeze(0) if x.dim() == 1 else made
+
+
+def _autocast(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Factors of a product in the type that autocast has for them."""
+    kind = x.device.type
+    if torch.is_autocast_enabled(kind) and x.is_floating_point() and x.dtype != torch.float64:
+        dtype = torch.get_autocast_dtype(kind)
+        return x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
+    return x, weight, bias
 
 
 def softmax(x: Tensor, dim: int = -1) -> Tensor:
@@ -85,10 +123,7 @@ def linear_cross_entropy(
     Under autocast `x`, `weight` and `bias` are taken in its type, as `torch.nn.functional.linear` does.
     """
     _check_reduction("linear_cross_entropy", reduction)
-    kind = x.device.type
-    if torch.is_autocast_enabled(kind) and x.is_floating_point() and x.dtype != torch.float64:
-        dtype = torch.get_autocast_dtype(kind)
-        x, weight, bias = x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
+    x, weight, bias = _autocast(x, weight, bias)
     losses = loss_operators.linear_cross_entropy(x, weight, target, bias, ignore_index, label_smoothing)[0]
     return _reduced(losses, target, ignore_index, reduction)
 

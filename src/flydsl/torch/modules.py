@@ -8,6 +8,13 @@ from torch import Tensor, nn
 from . import functional as F
 
 
+class Linear(nn.Linear):
+    """torch's linear layer, its parameters and its start; the products, forward and backward, are this library's."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.linear(input, self.weight, self.bias)
+
+
 class Softmax(nn.Module):
     """Softmax along a direction."""
 

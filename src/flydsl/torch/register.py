@@ -50,6 +50,8 @@ class Context(Protocol):
     padding: int
     count: int
     shape: torch.Size
+    shapes: tuple[torch.Size, torch.Size]
+    precision: str
     normed: bool
     names: tuple[str, ...]
     others: Mapping[str, object]
