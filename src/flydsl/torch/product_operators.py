@@ -19,7 +19,7 @@ def matmul(a: Tensor, b: Tensor, bias: Tensor | None, precision: str) -> Tensor:
 
 @matmul.register_fake
 def _(a: Tensor, b: Tensor, bias: Tensor | None, precision: str) -> Tensor:
-    front: tuple[int, ...] = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])  # pyright: ignore[reportUnknownMemberType]
+    front = torch.Size(torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
     return a.new_empty((*front, a.shape[-2], b.shape[-1]))
 
 
