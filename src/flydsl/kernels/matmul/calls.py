@@ -240,9 +240,10 @@ def in_fours(request: Request) -> bool:
     a, b = request.scale_a, request.scale_b
     if a is None or b is None or -(-request.k // 128) % 4:
         return False
-    return all(
+    *groups, along_b, across_b = b.strides
+    return all(x % 4 == 0 for x in groups) and all(
         x.dtype == "float32" and x.address % UNIT == 0 and along == 1 and across % 4 == 0
-        for x, across, along in ((a, *a.strides), (b, *b.strides[::-1]))
+        for x, across, along in ((a, *a.strides), (b, across_b, along_b))
     )
 
 
