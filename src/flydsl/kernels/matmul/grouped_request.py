@@ -89,7 +89,7 @@ def by_group(request: Request) -> bool:
 
 
 def kinds(request: Request) -> tuple[str, str]:
-    """A factor for "one" and all of a group, or for each of A's "rows" and of B's columns; of blocks "line", "square"."""
+    """A factor for "one" and all of a group, or for each of A's "rows" and of B's columns; or "line" and "square"."""
     if request.blocked:
         return "line", "square"
     b = request.scale_b

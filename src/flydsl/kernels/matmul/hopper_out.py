@@ -319,6 +319,6 @@ def store_element(
 
 
 __all__ = [
-    "Out", "chunk_layout", "corner", "hold", "in_group", "store_by_engine", "store_by_threads", "store_in_group", "store_pieces",
-    "swizzle",
+    "Out", "chunk_layout", "corner", "hold", "in_group", "store_by_engine", "store_by_threads", "store_in_group",
+    "store_pieces", "swizzle",
 ]  # fmt: skip
