@@ -19,6 +19,7 @@ from flydsl.kernels.matmul.tile import Form, Tile, stages
 
 from .matmul_checks import bound
 
+FP8 = torch.float8_e4m3fn
 SIZES = ([70, 0, 5, 130, 1], [0, 0, 3], [64, 64])
 
 
@@ -171,6 +172,25 @@ def test_a_consumer_without_rows_in_every_order(rng: np.random.Generator, emulat
     assert report and report.complete, report
 
 
+def test_a_consumer_of_fp8_without_rows_in_every_order(rng: np.random.Generator, emulate):
+    """The same where threads add up sums and others bring factors."""
+    emulate("sm_90a")
+    tile = Tile(128, 192, 2, factors=True)
+    steps = 2 * stages(tile) + 2
+    k = 128 * steps
+    a, b = (torch.from_numpy(rng.standard_normal(shape)).float().to(FP8) for shape in ((40, k), (1, 16, k)))
+    lines, squares, ends = torch.rand(40, steps), torch.rand(1, 1, steps), torch.tensor([40])
+    form = Form(
+        "k", "k", "engine", "none", "", "line", "square", True, grouped=True, table=True, by_group=True
+    )  # fmt: skip
+    numbers = (40, 16, k, 1, k, 0, k, 0, 16, 0, 1, 1)
+    report = flyc.explore_schedules(
+        hopper, a, b, torch.zeros(40, 16).bfloat16(), None, lines, squares, None, None, *numbers, tile, form,
+        offsets=ends, budget_s=60,
+    )  # fmt: skip
+    assert report and report.complete, report
+
+
 def test_rows_of_tiles_that_groups_have(rng: np.random.Generator):
     """Five of groups of 549 rows, the last one short; of groups of any lengths, what drawn ones have."""
     given = Problem(549, 1024, 896, 3, 16, 2, "k", "k", False, 132)
@@ -276,7 +296,6 @@ def test_refused_scales(rng: np.random.Generator, emulate):
     assert torch.isnan(out).all()
 
 
-FP8 = torch.float8_e4m3fn
 SCALES = ("", "one", "each", "rows", "blocks")
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
+from ..groups import TABLE_BYTES
 from .groups import Sought, find_tile
 from .out import Out, store_tile
 from .sides import Side, Strides
@@ -217,6 +218,6 @@ def simt(
         given, strides_x, strides_y, strides_c, None if offsets is None else fx.get_iter(offsets),
         batches if form.grouped else None, value_attrs={"nvvm.minctasm": tile.fits},
     ).launch(
-        grid=blocks, block=tile.threads, stream=stream, smem=shared_bytes(tile, form),
-        pdl=form.overlap,
+        grid=blocks, block=tile.threads, stream=stream, pdl=form.overlap,
+        smem=max(shared_bytes(tile, form), TABLE_BYTES if form.table else 0),
     )  # fmt: skip
