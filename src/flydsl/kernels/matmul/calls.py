@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .amd.calls import on_amd
 from .amd.weights import PreshuffledWeight, matrix_of
@@ -490,7 +490,7 @@ def anywhere(request: Request, out: Array) -> Run:
 
     def run(call: Call) -> None:
         a, b, c, bias, scale_a, scale_b, scale_out, stream = call
-        more = {} if stream is None else {"stream": stream}
+        more: dict[str, Any] = {} if stream is None else {"stream": stream}
         if scale_out is not None:
             more["scale_out"] = scale_out
         plain(a, b, c, bias, scale_a, scale_b, *numbers, **more)
