@@ -179,6 +179,22 @@ def by_fma(slices: int, sharers: int = 1) -> tuple[Any, ...]:
     return simt, x, y, c, None, None, None, *room, *sizes, tile, form
 
 
+def groups_by_fma() -> tuple[Any, ...]:
+    """A group without rows, one of two tiles and a tile that nobody has; the table lies where stages do afterwards."""
+    tile, m, n, depth = SimtTile(1, 2, 2, 4, 8, 2), 9, 20, 24
+    x, y, c, ends = f32(m, depth), f32(2, n, depth), torch.zeros(m, n), torch.tensor([0, 9], dtype=torch.int32)
+    form = SimtForm("deep", "deep", grouped=True, table=True)
+    sizes = (m, n, depth, 2, depth, 1, 0, depth, 1, n * depth, n, 1, 0, 1, 1)
+    return partial(simt, offsets=ends), x, y, c, None, None, None, None, None, *sizes, tile, form
+
+
+def groups_of_fp8() -> tuple[Any, ...]:
+    """Factors of blocks for two groups: others bring them than who fetches."""
+    a, b = (f32(*shape).to(torch.float8_e4m3fn) for shape in ((16, 256), (2, 64, 256)))
+    scaled = partial(k.grouped_matmul, scale_a=torch.rand(16, 2), scale_b=torch.rand(2, 2, 1))
+    return scaled, a, b.mT, torch.tensor([7, 16], dtype=torch.int32)
+
+
 def slices_on_amd() -> tuple[Any, ...]:
     """Two blocks have a half of K each; a kernel behind theirs adds their sums up."""
     m, n, depth = 4, 20, 128
@@ -293,6 +309,8 @@ CALLS: dict[str, Call] = {
         "matmul.hopper.hopper_kernel",
         False,
     ),
+    "grouped_matmul of fp8": Call(HOPPER, groups_of_fp8, "matmul.hopper.hopper_kernel", False),
+    "grouped_matmul by FMA": Call("sm_80", groups_by_fma, "matmul.simt.kernel.simt_kernel"),
     "quantize_weight": Call(
         HOPPER,
         lambda: (partial(k.quantize_weight, bits=4, group=128), bf16(128, 64)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .amd.calls import on_amd
 from .amd.weights import PreshuffledWeight, matrix_of
@@ -240,9 +240,10 @@ def in_fours(request: Request) -> bool:
     a, b = request.scale_a, request.scale_b
     if a is None or b is None or -(-request.k // 128) % 4:
         return False
-    return all(
+    *groups, along_b, across_b = b.strides
+    return all(x % 4 == 0 for x in groups) and all(
         x.dtype == "float32" and x.address % UNIT == 0 and along == 1 and across % 4 == 0
-        for x, across, along in ((a, *a.strides), (b, *b.strides[::-1]))
+        for x, across, along in ((a, *a.strides), (b, across_b, along_b))
     )
 
 
@@ -489,7 +490,7 @@ def anywhere(request: Request, out: Array) -> Run:
 
     def run(call: Call) -> None:
         a, b, c, bias, scale_a, scale_b, scale_out, stream = call
-        more = {} if stream is None else {"stream": stream}
+        more: dict[str, Any] = {} if stream is None else {"stream": stream}
         if scale_out is not None:
             more["scale_out"] = scale_out
         plain(a, b, c, bias, scale_a, scale_b, *numbers, **more)

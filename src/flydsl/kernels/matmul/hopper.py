@@ -28,8 +28,8 @@ import flydsl.expr as fx
 from .groups import TABLE_BYTES, Table, count_tiles, fill_table
 from .hopper_factors import SENDERS, Ring, Sources, advance, send_factors
 from .hopper_fill import Pair, clear_rows, fetch, fetch_either, load_map, sharers
-from .hopper_out import Out, hold, store_by_engine, store_by_threads, store_in_group, store_pieces, swizzle
-from .hopper_promote import Tiles, multiply, release, sum_class, sum_once, sum_twice, wait
+from .hopper_out import Out, hold, in_group, store_by_engine, store_by_threads, store_in_group, store_pieces, swizzle
+from .hopper_promote import Tiles, multiply, release, sum_class, sum_up, wait
 from .hopper_sums import add_sums, collect_sums, leave_sums, put_sums, share_out, wait_for_slices
 from .hopper_tiles import Dealt, Grid, Map, Place, cut_of, slice_of
 from .tile import (
@@ -189,9 +189,10 @@ def hopper_kernel(
                 for at in range(first, tiles, stride):
                     here = where.at(at, here)
                     row, column = here.row, here.column
+                    mine = sources.of(here.group) if form.grouped else sources
                     origin, count_k = slice_of(at, dealt, steps, tile, fours)
                     stage, phase = send_factors(
-                        ring, sources, tile, tid % (32 * SENDERS), row, column, begin + origin, count_k, stage, phase
+                        ring, mine, tile, tid % (32 * SENDERS), row, column, begin + origin, count_k, stage, phase
                     )
         if fx.const_expr(tile.splits > 1):
             nv.cluster.sync()
@@ -249,29 +250,20 @@ def hopper_kernel(
             stage, phase = done % count, done // count % 2
             if fx.const_expr(tile.pingpong):
                 mine_next.sync()
-            whole_tile = out
+            whole_tile = in_group(out, here.group) if form.grouped else out
             if fx.const_expr(tile.splits == 1 and (tile.slices == 1 or tile.tail)):
-                whole_tile = hold(out, row, column)
-            if fx.const_expr(form.promote):
-                found_by = Tiles(where, here, fx.min(at + hop, tiles - 1), ahead)
-                if fx.const_expr(tile.two_sets):
-                    coming = sum_twice(grand, out, ring, mma, parts_x, parts_y, found_by, count_k, stage, phase)
-                else:
-                    me = (consumer if teams > 1 else fx.Int32(0)) * 128
-                    coming = sum_once(
-                        grand, out, ring, mma, dtype, me, parts_y, found_by, count_k, stage, phase
-                    )  # fmt: skip
-            elif fx.const_expr(ahead):
+                whole_tile = hold(whole_tile, row, column)
+            if fx.const_expr(form.promote or ahead):
                 work_on = Work(mma, acc, parts_x, parts_y, ring, tile, member, count_k, stage, phase)
-                following = fx.min(at + hop, tiles - 1)
+                tiles_on = Tiles(where, here, fx.min(at + hop, tiles - 1), ahead)
                 if fx.const_expr(form.grouped and teams > 1):
                     if row * tile.m + consumer * 64 < here.group.end - here.group.start:
-                        coming = multiply_tile(work_on, where, here, following)
+                        coming = sum_tile(work_on, grand, out, dtype, tiles_on)
                     else:
-                        coming = where.at(following, here)
+                        coming = where.at(tiles_on.following, here)
                         pass_by(work_on, turn)
                 else:
-                    coming = multiply_tile(work_on, where, here, following)
+                    coming = sum_tile(work_on, grand, out, dtype, tiles_on)
             else:
                 acc.fill(0)
                 before = fx.Int32(0)
@@ -347,7 +339,7 @@ def hopper_kernel(
                     else:
                         store_pieces(out, grand, row, column, batch)
             elif fx.const_expr(form.grouped):
-                store_in_group(whole_tile._replace(rows=here.group.end, origin=here.group.start), grand, row, column)
+                store_in_group(whole_tile, grand, row, column)
             elif fx.const_expr(form.store == "engine"):
                 store_by_engine(whole_tile, grand, row, column, batch)
             else:
@@ -375,6 +367,17 @@ class Work(NamedTuple):
     steps: fx.Int32
     stage: fx.Int32
     phase: fx.Int32
+
+
+def sum_tile(work: Work, grand: fx.Tensor, out: Out, dtype: type[fx.Numeric], tiles: Tiles) -> Place:
+    """A tile's products, summed in f32 by threads where that is asked for; and where the following tile is."""
+    if not out.form.promote:
+        return multiply_tile(work, tiles.where, tiles.here, tiles.following)
+    together = work.tile.consumers > 1 and not work.tile.pingpong
+    me = (out.consumer if together else fx.Int32(0)) * 128
+    return sum_up(
+        grand, out, work.ring, work.mma, dtype, me, work.x, work.y, tiles, work.steps, work.stage, work.phase
+    )  # fmt: skip
 
 
 @flyc.jit

@@ -13,6 +13,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from ...extension.coop.warp.sync import warp_sync
+from .groups import Group
 from .hopper_out import Out
 from .tile import Form, Tile, factor_bytes, lines_of, squares_of
 
@@ -47,6 +48,13 @@ class Sources(NamedTuple):
     columns: fx.Int32
     quads: bool
     """Whether four steps' are read at once: 32 lanes with a row each take a cycle for each of these, not four."""
+    first: fx.Int32 | None = None
+    """The row that tiles are counted from, where rows have groups."""
+
+    def of(self, group: Group) -> Sources:
+        """Those of a group's rows, and of its matrix."""
+        mine = self.scale_y[group.number, None, None]
+        return self._replace(scale_y=mine, rows=group.end, first=group.start)
 
 
 @flyc.jit
@@ -125,6 +133,8 @@ def fetch_factors(
     """A thread's share; of rows that are not there, those of the last one."""
     lines, squares = (sources.scale_y, sources.scale_x) if tile.swap else (sources.scale_x, sources.scale_y)
     top, left = row * tile.m, column * tile.n
+    if sources.first is not None:
+        top = sources.first + top
     many, others = (sources.columns, sources.rows) if tile.swap else (sources.rows, sources.columns)
     first, across = (left, top) if tile.swap else (top, left)
     extent, count = (tile.m if tile.swap else tile.n), lines_of(tile)

@@ -10,6 +10,7 @@ import flydsl.expr as fx
 
 from ..activations import activated
 from ..epilogue import narrowed
+from .groups import Group
 from .hopper_along import Part, Vectors, at_once, column_of, from_lanes, held_columns, held_rows, row_of
 from .tile import LINE, Form, Staging, Tile, pieces, slots, staging
 
@@ -56,6 +57,14 @@ def corner(out: Out, row: fx.Int32, column: fx.Int32, repeat: int) -> tuple[fx.I
     block = repeat if teams == 1 else repeat * teams + out.consumer
     top = row * out.tile.m + block * 64
     return (top + out.origin if out.form.grouped else top), column * out.tile.n
+
+
+def in_group(out: Out, group: Group) -> Out:
+    """For tiles that are counted from a group's first row, and end with it."""
+    scale_y = out.scale_y
+    if scale_y is not None and out.form.by_group and not out.form.blocked:
+        scale_y = scale_y[group.number, None]
+    return out._replace(rows=group.end, origin=group.start, scale_y=scale_y)
 
 
 def hold(out: Out, row: fx.Int32, column: fx.Int32) -> Out:
@@ -310,6 +319,6 @@ def store_element(
 
 
 __all__ = [
-    "Out", "chunk_layout", "corner", "hold", "store_by_engine", "store_by_threads", "store_in_group", "store_pieces",
-    "swizzle",
+    "Out", "chunk_layout", "corner", "hold", "in_group", "store_by_engine", "store_by_threads", "store_in_group",
+    "store_pieces", "swizzle",
 ]  # fmt: skip

@@ -183,6 +183,26 @@ def in_two_sets(
     return found
 
 
+def sum_up(
+    grand: fx.Tensor,
+    out: Out,
+    ring: Ring,
+    mma: fx.TiledMma,
+    dtype: type[fx.Numeric],
+    mine: fx.Int32,
+    parts_x: fx.Tensor,
+    parts_y: fx.Tensor,
+    tiles: Tiles,
+    steps: fx.Int32,
+    stage: fx.Int32,
+    phase: fx.Int32,
+) -> Place:
+    """A tile's sums, with as many sets of them as registers hold. Where the following tile is."""
+    if out.tile.two_sets:
+        return sum_twice(grand, out, ring, mma, parts_x, parts_y, tiles, steps, stage, phase)
+    return sum_once(grand, out, ring, mma, dtype, mine, parts_y, tiles, steps, stage, phase)
+
+
 def rows_at(ring: Ring, tile: Tile, dtype: type[fx.Numeric], r: int) -> fx.Tensor:
     """X's stages: 64 rows for each consumer."""
     bk = LINE * 8 // dtype.width
@@ -243,4 +263,4 @@ def sum_once(
     return found
 
 
-__all__ = ["Tiles", "multiply", "release", "sum_class", "sum_once", "sum_twice", "wait"]
+__all__ = ["Tiles", "multiply", "release", "sum_class", "sum_up", "wait"]

@@ -31,6 +31,8 @@ class Call(NamedTuple):
 
 
 Run: TypeAlias = "Callable[[Call], None]"
+GroupsRun: TypeAlias = "Callable[[Call, HostArray], None]"
+"""The same for groups of rows, with where these end."""
 
 
 class Matrix(NamedTuple):
@@ -92,4 +94,16 @@ def result_form(request: Request, out: Array) -> tuple[bool, int, int, bool, boo
     return flip, step, batch, engine, pairs
 
 
-__all__ = ["UNIT", "Call", "Extra", "Matrix", "Run", "Target", "left", "result_form", "right", "scale_form"]
+__all__ = [
+    "UNIT",
+    "Call",
+    "Extra",
+    "GroupsRun",
+    "Matrix",
+    "Run",
+    "Target",
+    "left",
+    "result_form",
+    "right",
+    "scale_form",
+]

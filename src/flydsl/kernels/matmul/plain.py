@@ -45,6 +45,7 @@ def plain_kernel(
     offsets: fx.Pointer | None,
     groups: fx.Int32,
     scale_out: fx.Tensor | None,
+    by_group: fx.Constexpr[bool],
 ):
     tid = fx.thread_idx.x
     total = fx.Int32 if a.dtype in (fx.Int8, fx.Uint8) else fx.Float32
@@ -61,6 +62,8 @@ def plain_kernel(
         which = fx.block_idx.x // columns
         batch_y, row, m = group_rows(cast("fx.Pointer", offsets), which, groups, m)
         batch = fx.Int32(0)
+        if fx.const_expr(by_group):
+            scale_b = scales_of(cast("fx.Tensor", scale_b), batch_y, blocked)
     rows_a = Side(a + fx.Int64(batch) * batch_a, tile_a, row, m, step_a, depth_a)
     rows_b = Side(b + fx.Int64(batch_y) * batch_b, tile_b, column, n, step_b, depth_b)
     acc = fx.make_rmem_tensor(fx.make_layout((EACH, EACH), (EACH, 1)), total)
@@ -105,6 +108,11 @@ def group_rows(offsets: fx.Pointer, tile: fx.Int32, groups: fx.Int32, rows: fx.I
         found = group_at(offsets, first_group(offsets, rows), tile, rows, Cut(TILE))
         number, first, last = found.number, found.start + (tile - found.tiles_before) * TILE, found.end
     return number, first, last
+
+
+def scales_of(scales: fx.Tensor, group: fx.Int32, blocked: bool) -> fx.Tensor:
+    """Those of a group's matrix."""
+    return scales[group, None, None] if blocked else scales[group, None]
 
 
 def block_scales(scale_a: fx.Tensor, scale_b: fx.Tensor, step: fx.Int32) -> tuple[fx.Tensor, fx.Tensor]:
@@ -197,12 +205,13 @@ def plain(
     stream: fx.Stream = fx.Stream(None),
     offsets: fx.Tensor | None = None,
     scale_out: fx.Tensor | None = None,
+    by_group: fx.Constexpr[bool] = False,
 ):
     """Strides are in elements: of rows, of k and of the batch for A; of k, of columns and of the batch for B.
 
     A scale has a value for each row of A or column of B, or (`single`) one for all, or (`blocked`) one for 128 elements
     of a row of A and one for 128 x 128 of B. With `offsets`, the ends of groups, A and C have no batch, and each group
-    of rows has a matrix of B.
+    of rows has a matrix of B; `by_group` with scales of its own, the groups in front.
     """
     blocks = fx.ceildiv(m, TILE) * fx.ceildiv(n, TILE) * batches
     if fx.const_expr(offsets is not None):
@@ -211,5 +220,5 @@ def plain(
     plain_kernel(
         fx.get_iter(a), fx.get_iter(b), fx.get_iter(c), bias, scale_a, scale_b, activation, single, blocked, m, n, k,
         step_a, depth_a, batch_a, depth_b, step_b, batch_b, step_c, column_c, batch_c, ends, batches,
-        scale_out,
+        scale_out, by_group,
     ).launch(grid=blocks, block=THREADS, stream=stream)  # fmt: skip

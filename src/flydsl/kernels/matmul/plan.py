@@ -566,7 +566,8 @@ def candidates_in_groups(given: Problem) -> list[Plan]:
     """
     found: list[Plan] = []
     for tile in tiles_in_groups():
-        if problem(tile, given.a_major, given.b_major) is not None:
+        # Where three multiply, those who bring factors have too few registers to look for groups as well.
+        if problem(tile, given.a_major, given.b_major) is not None or (given.blocked and tile.consumers == 3):
             continue
         equal, anywhere = rows_of_tiles(given, tile)
         clocks = in_groups(given, tile, equal, even=True) + in_groups(given, tile, anywhere, even=False)

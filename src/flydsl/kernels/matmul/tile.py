@@ -170,6 +170,9 @@ class Form(NamedTuple):
     quads: bool = False
     """Factors of four steps along K lie in 16 bytes, in both operands, and steps come in fours."""
 
+    by_group: bool = False
+    """Each group has factors of Y of its own."""
+
     @property
     def blocked(self) -> bool:
         return self.scale_x in ("line", "square")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from ..arrays import Array, HostArray
-from ..operands import Call, Matrix, Run, Target, left, result_form, right, scale_form
+from ..operands import Call, GroupsRun, Matrix, Run, Target, left, result_form, right, scale_form
 from ..pack import Packing
 from ..request import Request
 from ..workspace import scratch
@@ -16,8 +16,6 @@ from .plan import Given, best, form_for
 REACH = 1 << 31
 """Bytes that a descriptor reaches over; the rows of a tile must be within."""
 TALLEST = 256
-GroupsRun: TypeAlias = "Callable[[HostArray, HostArray, HostArray, HostArray, object], None]"
-"""A call with a, b, out, offsets and the stream."""
 
 
 class Rows(NamedTuple):
@@ -166,9 +164,9 @@ def on_amd(request: Request, out: Array, where: Target, shuffled: bool = False) 
 
 
 def groups_on_amd(request: Request, out: Array, where: Target) -> GroupsRun | None:
-    """The same for groups of rows, each with a matrix of B; `request.batches` are the groups."""
-    target = where.target
-    if not target.has("amd") or request.k == 0:
+    """The same for groups of rows, each with a matrix of B; `request.batches` are the groups. Without scales."""
+    target, scales = where.target, (request.scale_a, request.scale_b)
+    if not target.has("amd") or request.k == 0 or scales != (None, None) or request.a.dtype != request.b.dtype:
         return None
     form = form_for(target, request.a.dtype)
     found = None if form is None else placed(request, out, where, form._replace(grouped=True))
@@ -178,7 +176,8 @@ def groups_on_amd(request: Request, out: Array, where: Target) -> GroupsRun | No
     pack_a, pack_b = packer(rows_a, request.a), packer(rows_b, request.b)
     from .entry import amd_matmul
 
-    def run(a: HostArray, b: HostArray, c: HostArray, offsets: HostArray, stream: object) -> None:
+    def run(call: Call, offsets: HostArray) -> None:
+        a, b, c, *_, stream = call
         a, b = pack_a(a, "a", stream), pack_b(b, "b", stream)
         more: dict[str, object] = {} if stream is None else {"stream": stream}
         amd_matmul(a, b, c, None, None, None, None, *numbers, tile, form, **more, offsets=offsets)

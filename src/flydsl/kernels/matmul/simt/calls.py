@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 from flydsl.target import architecture
 
-from ..arrays import Array
-from ..operands import UNIT, Call, Matrix, Run, Target, left, right, scale_form
+from ..arrays import Array, HostArray
+from ..grouped_request import by_group, kinds
+from ..groups import MOST
+from ..operands import UNIT, Call, GroupsRun, Matrix, Run, Target, left, right, scale_form
 from ..request import Request
 from ..workspace import scratch
 from .plan import Plan, Problem, best
@@ -53,11 +55,16 @@ def turned(request: Request, out: Array) -> Turned:
     return Turned(False, x, y, row, column, batch)
 
 
+def shared_of(where: Target) -> int:
+    """Bytes of shared memory that a block may have."""
+    entry = architecture(where.target.arch)
+    return (entry and entry.shared_mem_optin) or SHARED
+
+
 def problem_of(request: Request, out: Array, where: Target) -> Problem:
     how = turned(request, out)
     a, b = (request.b, request.a) if how.turned else (request.a, request.b)
-    entry = architecture(where.target.arch)
-    shared = (entry and entry.shared_mem_optin) or SHARED
+    shared = shared_of(where)
     k, batches = request.k, request.batches
     x, y = form_of(how.x, k, batches, a), form_of(how.y, k, batches, b)
     return Problem(how.x.rows, how.y.rows, k, batches, x, y, out.itemsize, where.processors, shared)
@@ -71,17 +78,50 @@ def on_simt(request: Request, out: Array, where: Target) -> Run | None:
     return run_plan(request, out, where, given, best(given, request.invariant))
 
 
-def run_plan(request: Request, out: Array, where: Target, given: Problem, plan: Plan) -> Run:
-    """The kernel with a plan's numbers."""
-    flip, x, y, row, column, batch = turned(request, out)
-    quads = (
+def in_quads(given: Problem, rows: int, row: int, column: int, batch: int, out: Array) -> bool:
+    """Whether C takes four elements of a row at once, with so many rows and these strides."""
+    return (
         given.y != DEEP
         and (column == 1 or given.n == 1)
         and given.n % 4 == 0
-        and (row % 4 == 0 or given.m == 1)
+        and (row % 4 == 0 or rows == 1)
         and batch % 4 == 0
         and out.address % (4 * out.itemsize) == 0
     )
+
+
+def groups_on_simt(request: Request, out: Array, where: Target) -> GroupsRun | None:
+    """The same for groups of rows, each with a matrix of B; K is summed in one piece. To the model all groups have the
+    average length."""
+    if not where.target.has("cp_async") or request.a.dtype != "float32" or request.blocked:
+        return None
+    m, n, k, groups = request.m, request.n, request.k, request.batches
+    x, y = left(request), right(request)
+    forms = form_of(x, k, 1, request.a), form_of(y, k, groups, request.b)
+    given = Problem(-(-m // groups), n, k, groups, *forms, out.itemsize, where.processors, shared_of(where))
+    plan = best(given, True)
+    row, column = out.strides
+    form = Form(
+        *forms, in_quads(given, m, row, column, 0, out), request.activation, "", *kinds(request),
+        overlap=where.target.has("dependent_launch"), grouped=True, table=groups <= MOST, by_group=by_group(request),
+    )  # fmt: skip
+    numbers = (
+        m, n, k, groups, x.step, x.depth, 0, y.step, y.depth, y.batch, row, column, 0, plan.group, 1, plan.tile, form
+    )  # fmt: skip
+    from .kernel import simt
+
+    def run(call: Call, offsets: HostArray) -> None:
+        a, b, c, _, scale_a, scale_b, _, stream = call
+        more = {} if stream is None else {"stream": stream}
+        simt(a, b, c, None, scale_a, scale_b, None, None, *numbers, **more, offsets=offsets)
+
+    return run
+
+
+def run_plan(request: Request, out: Array, where: Target, given: Problem, plan: Plan) -> Run:
+    """The kernel with a plan's numbers."""
+    flip, x, y, row, column, batch = turned(request, out)
+    quads = in_quads(given, given.m, row, column, batch, out)
     scale_x, scale_y = scale_form(request.scale_a), scale_form(request.scale_b)
     if flip:
         scale_x, scale_y = scale_y, scale_x
@@ -114,4 +154,4 @@ def run_plan(request: Request, out: Array, where: Target, given: Problem, plan: 
     return run
 
 
-__all__ = ["on_simt", "problem_of", "run_plan"]
+__all__ = ["groups_on_simt", "on_simt", "problem_of", "run_plan"]

@@ -13,6 +13,8 @@ from typing import NamedTuple, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
+from ..groups import TABLE_BYTES
+from .groups import Sought, find_tile
 from .out import Out, store_tile
 from .sides import Side, Strides
 from .sums import Slices, finish_slice
@@ -46,6 +48,8 @@ def simt_kernel(
     strides_x: Strides,
     strides_y: Strides,
     strides_c: Strides,
+    offsets: fx.Pointer | None,
+    groups: fx.Int32 | None,
 ):
     nv = fx.nvgpu
     tid = fx.thread_idx.x
@@ -56,6 +60,8 @@ def simt_kernel(
     which = fx.Int32(0)
     if fx.const_expr(form.split):
         which, batch = batch % given.slices, batch // given.slices
+    base = fx.get_dyn_shared(fx.Float32)
+    rows, k = given.m, given.k
     # Groups of rows of tiles, each walked down and then across: what runs at the same time has both operands in common.
     per = given.group * across
     top = number // per * given.group
@@ -63,13 +69,23 @@ def simt_kernel(
     # The same for all of a block: they are in registers that threads have in common.
     row, column = nv.uniform((top + number % per % high) * tile.m), nv.uniform(number % per // high * tile.n)
     batch, which = nv.uniform(batch), nv.uniform(which)
+    if fx.const_expr(form.grouped):
+        wait_for_others(form)
+        sought = Sought(
+            cast("fx.Pointer", offsets), cast("fx.Int32", groups), given.m, given.n, given.k, given.group, tile.m,
+            tile.n,
+        )  # fmt: skip
+        found = find_tile(sought, fx.block_idx.x, base, form.table)
+        row, column, rows, batch, k = (nv.uniform(value) for value in found)
+        if fx.const_expr(form.by_group):
+            scale_y = cast("fx.Tensor", scale_y)[batch, None]
+    of_x, of_c = (fx.Int32(0), fx.Int32(0)) if form.grouped else (batch, batch)
 
-    base = fx.get_dyn_shared(fx.Float32)
     base_y = base + tile.stages * stage_elements(form.x, tile.m, tile.depth)
     lane_x, lane_y = lane_places(lane)
     warp_x, warp_y = warp // tile.wide, warp % tile.wide
     sides = (
-        Side(form.x, tile, tile.m, x + fx.Int64(batch) * strides_x.batch, strides_x, row, given.m, base).seen_by(
+        Side(form.x, tile, tile.m, x + fx.Int64(of_x) * strides_x.batch, strides_x, row, rows, base).seen_by(
             warp_x, lane_x, HIGH, tile.rows
         ),
         Side(form.y, tile, tile.n, y + fx.Int64(batch) * strides_y.batch, strides_y, column, given.n, base_y).seen_by(
@@ -78,11 +94,10 @@ def simt_kernel(
     )
     acc = fx.make_rmem_tensor(fx.make_layout((tile.columns, tile.rows), (1, tile.columns)), fx.Float32)
     acc.fill(0.0)
-    if fx.const_expr(form.overlap):
-        nv.griddepcontrol_wait()
-        nv.griddepcontrol_launch()
+    if fx.const_expr(not form.grouped):
+        wait_for_others(form)
 
-    steps = fx.ceildiv(given.k, tile.depth)
+    steps = fx.ceildiv(k, tile.depth)
     begin, end = fx.Int32(0), steps
     if fx.const_expr(form.split):
         share = fx.ceildiv(steps, given.slices)
@@ -90,22 +105,22 @@ def simt_kernel(
         end = nv.uniform(fx.min(begin + share, steps))
     for stage in fx.range_constexpr(tile.stages - 1):
         if begin + stage < end:
-            fetch(sides, fx.Int32(stage), (begin + stage) * tile.depth, given.k)
+            fetch(sides, fx.Int32(stage), (begin + stage) * tile.depth, k)
         nv.cp_async_commit()
     slot, free = fx.Int32(0), fx.Int32(tile.stages - 1)
     for step in range(begin, end):
         nv.cp_async_wait(tile.stages - 2)
         fx.barrier()
         if step + (tile.stages - 1) < end:
-            fetch(sides, free, (step + (tile.stages - 1)) * tile.depth, given.k)
+            fetch(sides, free, (step + (tile.stages - 1)) * tile.depth, k)
         nv.cp_async_commit()
         multiply(acc, sides, slot, tile)
         free = slot
         slot = (slot == tile.stages - 1).select(fx.Int32(0), slot + 1)
     nv.cp_async_wait(0)
 
-    place = c + fx.Int64(batch) * strides_c.batch
-    out = Out(place, strides_c, bias, scale_x, scale_y, scale_out, form, given.m, given.n)
+    place = c + fx.Int64(of_c) * strides_c.batch
+    out = Out(place, strides_c, bias, scale_x, scale_y, scale_out, form, rows, given.n)
     if fx.const_expr(form.split):
         flag = fx.recast_iter(fx.Int32, base_y + tile.stages * stage_elements(form.y, tile.n, tile.depth))
         unit = batch * tiles + number
@@ -116,6 +131,13 @@ def simt_kernel(
         finish_slice(out, acc, slices, sides, tile)
     else:
         store_tile(out, acc, sides, tile)
+
+
+def wait_for_others(form: Form) -> None:
+    """Until the launch in front is done, where this one began before; nothing is read or written before that."""
+    if form.overlap:
+        fx.nvgpu.griddepcontrol_wait()
+        fx.nvgpu.griddepcontrol_launch()
 
 
 def fetch(sides: tuple[Side, Side], slot: fx.Int32, at: fx.Int32, k: fx.Int32) -> None:
@@ -170,14 +192,19 @@ def simt(
     form: fx.Constexpr[Form],
     stream: fx.Stream = fx.Stream(None),
     scale_out: fx.Tensor | None = None,
+    offsets: fx.Tensor | None = None,
 ):
     """C (m, n) = f(X Y^T) for X (m, k) and Y (n, k) of float32, in batches; strides in elements, whatever they are.
 
     `form` says how operands come: `DEEP` needs a stride of 1 along k and rows of 16-byte units, `ALONG` a stride of 1
     from row to row and the same along k. With `form.split` K is cut into `slices`: `work` has room for as many tiles'
     sums as there are tiles and slices, and `counters` a zero for each tile, which are left as they were found.
+    With `form.grouped` X and C have no batch, and Y has a matrix for each of `batches` groups of rows, which end at
+    `offsets`; `form.by_group` with scales of its own, the groups in front.
     """
     blocks = fx.ceildiv(m, tile.m) * fx.ceildiv(n, tile.n) * batches
+    if fx.const_expr(form.grouped):
+        blocks = (fx.ceildiv(m, tile.m) + fx.min(batches, m)) * fx.ceildiv(n, tile.n)
     if fx.const_expr(form.split):
         blocks = blocks * slices
     one = fx.Int64(1)
@@ -188,8 +215,9 @@ def simt(
     simt_kernel(
         fx.get_iter(x), fx.get_iter(y), fx.get_iter(c), bias, scale_x, scale_y, scale_out,
         None if work is None else fx.get_iter(work), None if counters is None else fx.get_iter(counters), tile, form,
-        given, strides_x, strides_y, strides_c, value_attrs={"nvvm.minctasm": tile.fits},
+        given, strides_x, strides_y, strides_c, None if offsets is None else fx.get_iter(offsets),
+        batches if form.grouped else None, value_attrs={"nvvm.minctasm": tile.fits},
     ).launch(
-        grid=blocks, block=tile.threads, stream=stream, smem=shared_bytes(tile, form),
-        pdl=form.overlap,
+        grid=blocks, block=tile.threads, stream=stream, pdl=form.overlap,
+        smem=max(shared_bytes(tile, form), TABLE_BYTES if form.table else 0),
     )  # fmt: skip

@@ -57,6 +57,8 @@ def store_part(out: Out, values: fx.Vector, x: Side, i: int, columns: Columns) -
     form = out.form
     row = x.first + x.seen + x.rows_from(i)
     near = fx.min(row, out.m - 1)
+    if form.grouped:
+        near = fx.max(near, fx.Int32(0))  # of a tile without rows
     if form.turned and columns.scales is not None:
         values = values * columns.scales
     if form.scale_x:

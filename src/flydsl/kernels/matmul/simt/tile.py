@@ -39,6 +39,12 @@ class Form(NamedTuple):
     """X is B: its scales come last, as they do where it is Y, or bits would depend on which is which."""
     overlap: bool = False
     """The launch may begin while the one in front of it ends."""
+    grouped: bool = False
+    """Rows of X belong to groups, each with a matrix of its own for Y; tiles end where groups do."""
+    table: bool = False
+    """Groups are found by a table in shared memory; otherwise one after the other."""
+    by_group: bool = False
+    """Each group has scales of Y of its own."""
 
 
 class Tile(NamedTuple):
