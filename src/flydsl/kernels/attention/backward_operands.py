@@ -5,7 +5,7 @@ from __future__ import annotations
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from ..matmul.hopper_out import swizzle
+from ..matmul.sm90.out import swizzle
 from .backward_steps import ROWS, Sides
 from .tile import span
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from ..matmul.hopper_out import swizzle
+from ..matmul.sm90.out import swizzle
 from .dropout import Drop, in_columns
 from .softmax import LN2, LOG2E, Scale, look, of_rows, over_quad, rescale, rescale_if_needed, tanh, weigh
 from .tile import Form, Tile, span

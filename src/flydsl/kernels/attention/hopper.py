@@ -20,7 +20,7 @@ from typing import cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from ..matmul.hopper_out import swizzle
+from ..matmul.sm90.out import swizzle
 from .combine import combine
 from .consumer import Consumer, Factors, Part, Pipe, Place, advance, begin, finalize, finish, with_factors
 from .dropout import Drop

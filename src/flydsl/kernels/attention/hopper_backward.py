@@ -20,7 +20,7 @@ from typing import cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from ..matmul.hopper_out import swizzle
+from ..matmul.sm90.out import swizzle
 from .backward_operands import (
     accumulators,
     add_products,

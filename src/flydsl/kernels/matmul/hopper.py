@@ -26,12 +26,12 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from .groups import TABLE_BYTES, Table, count_tiles, fill_table
-from .hopper_factors import SENDERS, Ring, Sources, advance, send_factors
-from .hopper_fill import Pair, clear_rows, fetch, fetch_either, load_map, sharers
-from .hopper_out import Out, hold, in_group, store_by_engine, store_by_threads, store_in_group, store_pieces, swizzle
-from .hopper_promote import Tiles, multiply, release, sum_class, sum_up, wait
-from .hopper_sums import add_sums, collect_sums, leave_sums, put_sums, share_out, wait_for_slices
-from .hopper_tiles import Dealt, Grid, Map, Place, cut_of, slice_of
+from .sm90.factors import SENDERS, Ring, Sources, advance, send_factors
+from .sm90.fill import Pair, clear_rows, fetch, fetch_either, load_map, sharers
+from .sm90.out import Out, hold, in_group, store_by_engine, store_by_threads, store_in_group, store_pieces, swizzle
+from .sm90.promote import Tiles, multiply, release, sum_class, sum_up, wait
+from .sm90.sums import add_sums, collect_sums, leave_sums, put_sums, share_out, wait_for_slices
+from .sm90.tiles import Dealt, Grid, Map, Place, cut_of, slice_of
 from .tile import (
     BARRIER_BYTES,
     LINE,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from ...matmul.hopper_out import swizzle
+from ...matmul.sm90.out import swizzle
 from ..softmax import Scale, Turn, look, weigh
 from .form import ROWS, WIDE, Latent, Rows
 

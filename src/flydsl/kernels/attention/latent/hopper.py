@@ -14,7 +14,7 @@ from typing import cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from ...matmul.hopper_out import swizzle
+from ...matmul.sm90.out import swizzle
 from ..consumer import after
 from ..fetching import fetch, load_map
 from ..softmax import LN2, Scale, over_quad, rescale_if_needed

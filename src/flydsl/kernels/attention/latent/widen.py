@@ -11,7 +11,7 @@ from typing import NamedTuple, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from ...matmul.hopper_out import swizzle
+from ...matmul.sm90.out import swizzle
 from ..consumer import after
 from .form import CHUNK, ROWS, WIDE, Latent, Rows, fetch_pages, pages_of
 

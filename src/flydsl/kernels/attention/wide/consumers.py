@@ -23,8 +23,8 @@ from typing import NamedTuple, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from ...matmul.hopper_out import swizzle
-from ...matmul.hopper_promote import release
+from ...matmul.sm90.out import swizzle
+from ...matmul.sm90.promote import release
 from ..backward_operands import accumulators, add_products, multiply
 from ..backward_steps import bent, derive, kept, mask, masked, thin, weigh
 from ..dropout import Drop

@@ -15,7 +15,7 @@ from __future__ import annotations
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from ...matmul.hopper_factors import advance
+from ...matmul.sm90.factors import advance
 from ..backward_steps import Reach, sequence_of, steps_of
 from ..dropout import Drop
 from ..fetching import load_map

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from ...matmul.hopper_out import swizzle
+from ...matmul.sm90.out import swizzle
 from ..backward_operands import clear_rows
 from ..backward_steps import Reach, Sequence
 from .form import M, Wide

@@ -18,8 +18,8 @@ from typing import NamedTuple, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from ..hopper_out import swizzle
 from ..pack import in_parts
+from ..sm90.out import swizzle
 from .slim import (
     BARRIER_BYTES,
     DEEP,

@@ -21,7 +21,7 @@ import flydsl.expr as fx
 
 from ...activations import activated
 from ...epilogue import narrowed
-from ..hopper_promote import sum_class
+from ..sm90.promote import sum_class
 from .thin import HIGH, PAD, UNSCALED, Scales, Thin, depth_of
 
 WORDS = 4

@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from ..hopper_promote import sum_class
+from ..sm90.promote import sum_class
 from .thin import PAD, UNSCALED, Scales, Thin, depth_of
 from .thin_kernel import (
     QUAD,

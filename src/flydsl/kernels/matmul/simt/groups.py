@@ -8,7 +8,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from ..groups import Cut, Table, count_tiles, fill_table, first_group, group_at
-from ..hopper_tiles import Grid, walked
+from ..sm90.tiles import Grid, walked
 
 
 class Found(NamedTuple):

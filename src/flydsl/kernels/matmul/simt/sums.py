@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from ..hopper_sums import depart, meet
+from ..sm90.sums import depart, meet
 from .out import Out, columns_of, store_part, store_tile
 from .sides import Side
 from .tile import QUAD, Tile

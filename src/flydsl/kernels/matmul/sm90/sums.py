@@ -5,7 +5,7 @@ from __future__ import annotations
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from .hopper_out import Out, chunk_layout, store_by_threads
+from .out import Out, chunk_layout, store_by_threads
 
 
 def put_sums(acc: fx.Tensor, sums: fx.Pointer, member: fx.Int32, count: int) -> None:

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from ...extension.coop.warp.sync import warp_sync
-from .groups import Group
-from .hopper_out import Out
-from .tile import Form, Tile, factor_bytes, lines_of, squares_of
+from ....extension.coop.warp.sync import warp_sync
+from ..groups import Group
+from ..tile import Form, Tile, factor_bytes, lines_of, squares_of
+from .out import Out
 
 SENDERS = 3
 """Warps that bring them, beside the one that fetches operands."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from .tile import LINE, Tile, by_depth, span
+from ..tile import LINE, Tile, by_depth, span
 
 
 class Sharers(NamedTuple):

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from .hopper_factors import Ring, advance, factors, scale_counts, take_factors
-from .hopper_out import Out, swizzle
-from .hopper_tiles import Map, Place
-from .tile import LINE, Tile
+from ..tile import LINE, Tile
+from .factors import Ring, advance, factors, scale_counts, take_factors
+from .out import Out, swizzle
+from .tiles import Map, Place
 
 
 def factors_of_columns(out: Out, held: fx.Tensor, first: int, column: fx.Int32) -> list[fx.Float32]:

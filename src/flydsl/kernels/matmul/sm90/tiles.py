@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import flydsl.expr as fx
 
-from .groups import Cut, Group, Table, first_group, group_at
-from .tile import Tile
+from ..groups import Cut, Group, Table, first_group, group_at
+from ..tile import Tile
 
 
 class Grid(NamedTuple):

@@ -8,11 +8,11 @@ from typing import NamedTuple, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from ..activations import activated
-from ..epilogue import narrowed
-from .groups import Group
-from .hopper_along import Part, Vectors, at_once, column_of, from_lanes, held_columns, held_rows, row_of
-from .tile import LINE, Form, Staging, Tile, pieces, slots, staging
+from ...activations import activated
+from ...epilogue import narrowed
+from ..groups import Group
+from ..tile import LINE, Form, Staging, Tile, pieces, slots, staging
+from .along import Part, Vectors, at_once, column_of, from_lanes, held_columns, held_rows, row_of
 
 UNIT = 8
 """16-bit elements of 16 bytes."""

@@ -1,0 +1,1 @@
+"""Parts of the Hopper kernel, which other kernels for sm_90a share."""
