@@ -179,7 +179,7 @@ def test_where_k_is_cut(arch: str, rng: np.random.Generator):
 
 def test_a_result_of_integers_has_no_activation():
     a, b = torch.ones(2, 4, dtype=torch.int8), torch.ones(1, 4, 2, dtype=torch.int8)
-    with pytest.raises(DSLTypeError, match="int32 has no activation"):
+    with pytest.raises(DSLTypeError, match="int32 has no scale or activation"):
         grouped_matmul(a, b, torch.tensor([2]), activation="relu")
 
 
