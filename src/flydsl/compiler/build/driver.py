@@ -141,7 +141,6 @@ def compile_module(
         located = config.debug.dump_ir and backend.tells_lines(module, options)
         dumper = Dumper(name, kernels, key, print_located if located else print_module)
         traced = module = dumper.origin(module, lambda: repro.script(name, target, hints, custom, externs.libraries))
-        module = _with_prints(module, backend)
         device = split(module)[0]
         attach_targets(device, backend)
         device.attributes[TARGET_ATTRIBUTE] = StringAttr(target)
@@ -239,19 +238,6 @@ def compile_module(
         lazy={"fly": lambda: print_module(traced), "asm": binary.asm, "llvm_opt": lambda: binary.optimized_ir},
         load_hooks=externs.load_hooks,
     )
-
-
-def _with_prints(module: ModuleOp, backend: BaseBackend) -> ModuleOp:
-    """A module whose kernels print into memory, where they declare it."""
-    if not any(SIDE_BUFFERS_ATTRIBUTE in op.attributes for op in split(module)[0].body.block.ops):
-        return module
-    from ...expr.emit.print_ir import expand_prints, prints_of
-
-    made = module.clone()
-    for op in split(made)[0].body.block.ops:
-        if isinstance(op, gpu.FuncOp) and prints_of(op) is not None:
-            expand_prints(op, backend.target)
-    return made
 
 
 def specs_of(fragments: Sequence[str]) -> tuple[PassSpec, ...]:
