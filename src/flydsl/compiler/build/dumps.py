@@ -111,8 +111,8 @@ class Dumper:
         """Where external tools leave their files, if they are to be kept."""
         return self._made(self._folder / "passes") if self._folder is not None and config.debug.dump_ir else None
 
-    def origin(self, module: Any, repro: Callable[[], str] | None = None) -> Any:
-        """The traced module, or the one that stands for it; `repro` gives the script that compiles it again."""
+    def origin(self, module: Any, repro: Callable[[Any], str] | None = None) -> Any:
+        """The traced module, or the one that stands for it; `repro` gives the script that compiles that again."""
         name = self._name("origin", "mlir")
         module = self._replaced(name, module)
         if not self._seen("origin", module):
@@ -123,7 +123,7 @@ class Dumper:
             self._show("origin", text)
         self._write("origin", name, text)
         if repro is not None and self._folder is not None and config.debug.dump_ir:
-            script = self._put("repro.sh", repro().encode("utf-8", "surrogateescape"))
+            script = self._put("repro.sh", repro(module).encode("utf-8", "surrogateescape"))
             if script is not None:
                 script.chmod(0o755)
         return module

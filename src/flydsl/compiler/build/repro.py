@@ -6,10 +6,11 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ... import config
+from .traced_for import is_plain
 
 if TYPE_CHECKING:
     from .custom_passes import PassConfig
@@ -19,11 +20,18 @@ _LEFT_OUT = ("FLYDSL_COMPILE_BACKEND", "FLYDSL_COMPILE_OVERRIDE_DIR")
 
 
 def script(
-    name: str, target: str, hints: Mapping[str, Any], custom: PassConfig | None, libraries: Iterable[str] = ()
+    name: str,
+    target: str,
+    hints: Mapping[str, Any],
+    custom: PassConfig | None,
+    libraries: Iterable[str] = (),
+    passes: Sequence[str] = (),
+    *,
+    located: bool = False,
 ) -> str:
-    """The text of the file: the settings that shape code, then the command."""
+    """The text of the file: the settings that shape code, then the command; and how `fly-opt` runs the passes alone."""
     wanted = {**hints, **_passes(custom)}
-    plain = {key: value for key, value in wanted.items() if _is_plain(value)}
+    plain = {key: value for key, value in wanted.items() if is_plain(value)}
     lines = [
         "#!/bin/sh",
         f"# Compiles {name} for {target} again from the IR that was traced for it, and compares every stage.",
@@ -32,6 +40,17 @@ def script(
     lost = sorted(set(wanted) - set(plain))
     if lost:
         lines.append(f"# Passes and hints that are Python objects are not part of it: {lost}.")
+    if passes:
+        words = [
+            "fly-opt",
+            *["--mlir-print-debuginfo"] * located,
+            f"--pass-pipeline={pipeline(passes)}",
+            "00_origin.mlir",
+        ]
+        lines += [
+            "# The passes of the compiler alone, from the traced IR to the last stage of IR:",
+            f"# {shlex.join(words)}",
+        ]
     lines += ["set -eu", 'here=$(cd "$(dirname "$0")" && pwd)']
     lines += [f"export {variable}={shlex.quote(value)}" for variable, value in _settings()]
     words = ["-m", "flydsl.tools.fly", "recompile", '"$here/00_origin.mlir"', "--target", shlex.quote(target)]
@@ -41,6 +60,11 @@ def script(
     words += [f"--link {shlex.quote(os.path.abspath(path))}" for path in libraries]
     lines.append(f'exec "${{PYTHON:-{sys.executable}}}" {" ".join(words)} -o "$here/again" "$@"')
     return "\n".join(lines) + "\n"
+
+
+def pipeline(passes: Sequence[str]) -> str:
+    """Passes as one text, as `fly-opt --pass-pipeline` takes it."""
+    return f"builtin.module({','.join(passes)})"
 
 
 def _passes(custom: PassConfig | None) -> dict[str, Any]:
@@ -60,16 +84,6 @@ def _passes(custom: PassConfig | None) -> dict[str, Any]:
     if not named <= set(split_activations(",".join(config.compile.ir_passes))):
         wanted["ir_passes"] = custom.ir_passes
     return wanted
-
-
-def _is_plain(value: object) -> bool:
-    """Whether JSON can hold a value; a tuple comes back as a list, which means the same to hints."""
-    if isinstance(value, list | tuple):
-        return all(map(_is_plain, cast("Iterable[object]", value)))
-    if isinstance(value, dict):
-        known = cast("dict[object, object]", value)
-        return all(isinstance(key, str) for key in known) and all(map(_is_plain, known.values()))
-    return value is None or isinstance(value, str | int | float)
 
 
 def _settings() -> list[tuple[str, str]]:
