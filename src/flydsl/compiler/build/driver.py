@@ -143,7 +143,9 @@ def compile_module(
 
         def script(origin: ModuleOp) -> str:
             passes = with_demanded(fragments, origin.attributes)
-            return repro.script(name, target, hints, custom, externs.libraries, passes, located=located)
+            overridden = dumper.keep_overrides()
+            libraries = externs.libraries
+            return repro.script(name, target, hints, custom, libraries, passes, located=located, overridden=overridden)
 
         say_what_for(module, backend, options, hints)
         traced = module = dumper.origin(module, script)

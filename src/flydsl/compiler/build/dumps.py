@@ -128,6 +128,15 @@ class Dumper:
                 script.chmod(0o755)
         return module
 
+    def keep_overrides(self) -> bool:
+        """Copy the files that stand for stages into the dump, so that they do so again; whether there are any."""
+        files = self._overrides.later() if self._overrides is not None else {}
+        folder = self._made(self._folder / "overrides" / folder_of(self._title)) if files and self._folder else None
+        if folder is not None:
+            for name, data in files.items():
+                self._put(str(folder.relative_to(cast(Path, self._folder)) / name), data)
+        return bool(files)
+
     def after(self, name: str, module: Any) -> Any:
         """The module after a pass, or the one that stands for it."""
         file = self._name(label_of(name), "mlir")
