@@ -254,7 +254,7 @@ class TestWhatAModuleSays:
             (
                 '"rocm:gfx950:w64"',
                 "3 : i64",
-                "fly.target of a device module: expected a text such as 'rocm:gfx942:w64'",
+                "fly.target of a device module: expected a text such as 'rocm:gfx942'",
             ),
             ("opt_level = 3 : i64", "opt_level = i32", "fly.hints of a device module holds numbers, texts and lists"),
             ("fly.hints = {", "fly.hints = [], fly.others = {", "fly.hints of a device module is a dictionary"),

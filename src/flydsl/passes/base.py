@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation
 
 from ..errors import DSLCompileError, TargetError
-from ..target import GPUTarget
+from ..target import EXAMPLE, GPUTarget
 
 TARGET_ATTRIBUTE = "fly.target"
 """Attribute of a device module up to its conversion: `GPUTarget.key()` of what it is compiled for."""
@@ -29,7 +29,7 @@ def target_of(device: Operation) -> GPUTarget | None:
         return None
     try:
         if not isinstance(told, StringAttr):
-            raise TargetError(f"expected a text such as 'rocm:gfx942:w64', got {told}")
+            raise TargetError(f"expected a text such as '{EXAMPLE}', got {told}")
         return _parsed(told.data)
     except TargetError as reason:
         error = DSLCompileError(f"{TARGET_ATTRIBUTE} of a device module: {reason}")
