@@ -34,7 +34,7 @@ from flydsl.llvm import external, tools
 from flydsl.llvm.codegen import DeviceTarget
 from flydsl.passes.fuse import Step, one_by_one, plan, upper_part
 from flydsl.passes.order import check_order
-from flydsl.passes.pipeline import parse_specs
+from flydsl.passes.pipeline import parse_specs, with_demanded
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "kernels"))
 from library import CASES  # noqa: E402 - a folder of tests is no package
@@ -43,8 +43,8 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 EVERY = bool(os.environ.get("FLYDSL_TEST_EVERY_TARGET"))
 TARGETS = ["rocm:gfx942", "cuda:sm_90a", "cpu:native", "cpu:gfx942"]
 MORE = ["rocm:gfx950", "rocm:gfx1201", "cuda:sm_80", "cpu:sm_90a"]
-ALONE = ("fly-nvgpu-insert-fences", "fly-split-carried-vectors", "fly-merge-guards")
-"""Passes behind the group."""
+ALONE = ("fly-expand-prints", "fly-nvgpu-insert-fences", "fly-split-carried-vectors", "fly-merge-guards")
+"""Passes around the group."""
 F16, BF16 = torch.float16, torch.bfloat16
 
 
@@ -66,7 +66,7 @@ def traced(function, args, target: str):
         with pytest.raises(Traced):
             flyc.compile(function, *args, target=target)
     fragments, _ = found.backend.external_binary_pipeline_fragments(compile_hints={})
-    specs = driver.specs_of(fragments)
+    specs = driver.specs_of(with_demanded(fragments, found.module.attributes))
     found.specs = specs[: upper_part(specs)]
     return found
 

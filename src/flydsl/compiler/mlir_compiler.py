@@ -10,13 +10,16 @@ from xdsl.dialects.builtin import ModuleOp, UnitAttr
 
 from ..dialects.upstream import llvm
 from ..expr.extern import Library
+from ..llvm.text.debug_info import ATTRIBUTE as DEBUG_ATTRIBUTE
 from ..passes.fuse import made_up_for, one_by_one, plan, upper_part
+from ..passes.pipeline import with_demanded
 from .backends import get_backend
 from .backends.base import BaseBackend, DeviceBinary
 from .build.driver import calls_externs, run_passes, specs_of, split
 from .build.dumps import Dumper, wanted
 from .build.isolation import RAW_TEXT, blamed, where_to_generate
 from .build.pass_options import requested
+from .build.traced_for import device_of, hints_of, say_what_for
 from .extern_link import Externs, link_externs
 
 if TYPE_CHECKING:
@@ -44,7 +47,8 @@ class MlirCompiler:
     ) -> DeviceBinary:
         """Device code of `module` for `arch` (default: the one detected); `func_name` names the dumps.
 
-        `link_libs` are files of bitcode with the functions the module calls and does not define.
+        `link_libs` are files of bitcode with the functions the module calls and does not define. A module that says
+        what it was traced for (`fly.target`, `fly.hints`) is compiled with those hints, and for no other target.
 
         `chip` is the old name of `arch`, which wins where both are given, and goes away in the next minor release.
         FLYDSL_COMPILE_LLVM_PASS_PIPELINE and the other variables for custom passes count as for a jit function.
@@ -54,12 +58,17 @@ class MlirCompiler:
             warnings.warn(f"chip= is deprecated, say arch={ignored}", DeprecationWarning, stacklevel=2)
             arch = arch or chip
         backend = get_backend(arch=arch)
-        fragments, _ = backend.external_binary_pipeline_fragments(compile_hints={})
-        specs = specs_of(fragments)
+        hints = hints_of(module) or {}
+        options = backend.parse_options(hints)
+        module = module.clone()
+        say_what_for(module, backend, options, hints)
+        fragments, _ = backend.external_binary_pipeline_fragments(compile_hints=hints)
+        specs = specs_of(with_demanded(fragments, module.attributes))
         looked_at = wanted()
         upper = upper_part(specs)
         steps = plan(specs[:upper], lambda _: looked_at)
-        if looked_at or not made_up_for(specs[upper:]):
+        debug_info = DEBUG_ATTRIBUTE in device_of(module).attributes
+        if looked_at or not made_up_for(specs[upper:], debug_info=debug_info):
             steps += one_by_one(specs, upper)
         lowered = run_passes(module, steps, {}, Dumper(func_name or "module", [], "", str))
         device, _ = split(lowered)
@@ -73,7 +82,6 @@ class MlirCompiler:
         if externs.libraries or any(isinstance(op, unchecked) for op in module.walk()):
             module.attributes[RAW_TEXT] = UnitAttr()
         with blamed(module):
-            options = backend.parse_options(None)
             if requested({}, {}):
                 from .build.custom_passes import kernel_names, resolve, run_flow
 

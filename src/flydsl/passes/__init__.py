@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .base import Pass
 
 PASSES: dict[str, str] = {
+    "fly-expand-prints": "fly.fly_expand_prints:FlyExpandPrintsPass",
     "fly-rewrite-func-signature": "fly.fly_rewrite_func_signature:FlyRewriteFuncSignaturePass",
     "fly-canonicalize": "fly.fly_canonicalize:FlyCanonicalizePass",
     "fly-rocdl-expand-ops": "fly.fly_rocdl_expand_ops:FlyRocdlExpandOpsPass",

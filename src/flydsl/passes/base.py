@@ -1,4 +1,4 @@
-"""A pass is a frozen value with a name and one method; options are its fields."""
+"""A pass is a frozen value with a name and one method; options are its fields. And what a module is compiled for."""
 
 from __future__ import annotations
 
@@ -6,12 +6,35 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, auto
+from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Operation
+
+from ..errors import DSLCompileError, TargetError
+from ..target import EXAMPLE, GPUTarget
 
 TARGET_ATTRIBUTE = "fly.target"
 """Attribute of a device module up to its conversion: `GPUTarget.key()` of what it is compiled for."""
+HINTS_ATTRIBUTE = "fly.hints"
+"""Attribute of a device module up to its conversion: the compile hints, a dictionary."""
+_parsed = lru_cache(maxsize=64)(GPUTarget.parse)
+
+
+def target_of(device: Operation) -> GPUTarget | None:
+    """What a device module is compiled for; None where it does not say. What is no target is an error at its line."""
+    told = device.attributes.get(TARGET_ATTRIBUTE)
+    if told is None:
+        return None
+    try:
+        if not isinstance(told, StringAttr):
+            raise TargetError(f"expected a text such as '{EXAMPLE}', got {told}")
+        return _parsed(told.data)
+    except TargetError as reason:
+        error = DSLCompileError(f"{TARGET_ATTRIBUTE} of a device module: {reason}")
+        error.ir_location = device.location  # pyright: ignore[reportAttributeAccessIssue]
+        raise error from reason
 
 
 class Form(IntEnum):

@@ -44,7 +44,7 @@ LOWERINGS = frozenset(CONVERTS) - {RECONCILE}
 BINARY = "gpu-module-to-binary"
 
 _STAGES = {
-    **dict.fromkeys((*FLY[:4], *FLY[5:], "fly-rocdl-expand-ops", "fly-to-llvm"), 0),
+    **dict.fromkeys((*FLY[:4], *FLY[5:], "fly-expand-prints", "fly-rocdl-expand-ops", "fly-to-llvm"), 0),
     **dict.fromkeys(CONVERSIONS, 1),
     **dict.fromkeys(UPPER, 2),
     **dict.fromkeys(LOWERINGS, 3),
@@ -71,7 +71,12 @@ _AFTER = {
 }
 """Passes that cannot do without one of others before them when they start from a traced module."""
 _ON_FLY = dict.fromkeys((*FLY[:4], *FLY[5:], *CONVERSIONS), CONVERSIONS)
-_GONE = {**_ON_FLY, **dict.fromkeys(DEVICE, ("convert-cf-to-llvm", "gpu-to-llvm"))}
+_GONE = {
+    **_ON_FLY,
+    # What it makes of prints is of the dialect that this one lowers.
+    "fly-expand-prints": ("fly-layout-lowering", *CONVERSIONS),
+    **dict.fromkeys(DEVICE, ("convert-cf-to-llvm", "gpu-to-llvm")),
+}
 """Passes that find nothing to do any more, or the wrong thing, once one of others has run on whatever module."""
 
 

@@ -172,14 +172,18 @@ def _convert(name: str, key: str, text: str, type_: str) -> object:
 
 TILED_COPIES = "fly.tiled_copies"
 """Attribute of a traced module with copies by the coordinates of a tensor."""
-_ON_DEMAND = {TILED_COPIES: ("fly-canonicalize", "fly-rocdl-expand-ops")}
-"""Passes that only modules with an attribute need, and behind which one they run: they walk every kernel."""
+PRINTS = "fly.prints"
+"""Attribute of a traced module with kernels that print into memory, until their prints are expanded."""
+_FIRST = {PRINTS: "fly-expand-prints"}
+"""Passes that only modules with an attribute need, in front of all others."""
+_BEHIND = {TILED_COPIES: ("fly-canonicalize", "fly-rocdl-expand-ops")}
+"""And behind which one they run: they walk every kernel."""
 
 
 def with_demanded(fragments: Sequence[str], attributes: Container[str]) -> list[str]:
-    """A pipeline with the passes that a module asks for by its attributes."""
-    made: list[str] = []
+    """A pipeline with the passes that a module asks for by its attributes, but for those it has already."""
+    made: list[str] = [name for word, name in _FIRST.items() if word in attributes and name not in fragments]
     for fragment in fragments:
         made.append(fragment)
-        made += [name for word, (behind, name) in _ON_DEMAND.items() if word in attributes and fragment == behind]
+        made += [name for word, (behind, name) in _BEHIND.items() if word in attributes and fragment == behind]
     return made

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
+from .architectures import ARCHITECTURES
+
 ATTRIBUTE = "nvvm.needs"
 """Attribute of a device module: the words below, in order."""
 ARCH_SPECIFIC = "arch-specific"
@@ -45,3 +47,15 @@ def read(llvm_ir: str) -> frozenset[str]:
 def ptx_version(needs: Iterable[str]) -> int:
     """The PTX version among needs; 0 if there is none."""
     return max((int(word[3:]) for word in needs if word.startswith("ptx")), default=0)
+
+
+def chip_for(arch: str, needs: Iterable[str]) -> str:
+    """The processor to generate code for: the architecture, with the suffix `a` if the code says that it needs it."""
+    return f"{arch}a" if ARCH_SPECIFIC in needs and f"{arch}a" in ARCHITECTURES else arch
+
+
+def features_for(features: str, needs: Iterable[str]) -> str:
+    """Features of LLVM with the PTX version that the code needs, where they have an older one."""
+    wanted = ptx_version(needs)
+    words = [word for word in features.split(",") if word]
+    return ",".join(f"+ptx{max(int(w[4:]), wanted)}" if re.fullmatch(r"\+ptx\d+", w) else w for w in words)

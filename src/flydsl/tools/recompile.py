@@ -6,17 +6,20 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from flydsl.target import EXAMPLE
 from flydsl.tools.console import failed
+
+if TYPE_CHECKING:
+    from flydsl.target import GPUTarget
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command; `repro.sh` of a dump has them all."""
     parser.add_argument("file", help="traced IR, such as 00_origin.mlir of a dump")
-    parser.add_argument("--target", required=True, help=f"e.g. {EXAMPLE}")
-    parser.add_argument("--hints", type=json.loads, default={}, help="compile hints as JSON")
+    parser.add_argument("--target", help=f"e.g. {EXAMPLE}; default: the one the file was traced for")
+    parser.add_argument("--hints", type=json.loads, help="compile hints as JSON; default: those it was traced with")
     parser.add_argument("--name", default="module", help="name of the function that launches the kernels")
     parser.add_argument("--link", action="append", default=[], help="bitcode that extern functions are in; repeatable")
     parser.add_argument("-o", "--output", default="again", help="folder for the stages")
@@ -38,20 +41,32 @@ def run(options: argparse.Namespace) -> int:
 
 
 def compile_again(
-    source: Path, target: str, hints: dict[str, Any], name: str, output: Path, link: Sequence[str] = ()
+    source: Path,
+    target: str | None,
+    hints: dict[str, Any] | None,
+    name: str,
+    output: Path,
+    link: Sequence[str] = (),
 ) -> Path:
-    """Run the compiler on a file; the folder its stages are in."""
+    """Run the compiler on a file, for what it says it was traced for if nothing else is asked; where its stages are."""
     from flydsl.compiler.backends import backend_for_target, parse_target
-    from flydsl.compiler.build.driver import compile_module, split
+    from flydsl.compiler.build.driver import compile_module
     from flydsl.compiler.build.overrides import parse_module
     from flydsl.compiler.build.pass_options import NAMES, requested
+    from flydsl.compiler.build.traced_for import device_of, hints_of
     from flydsl.compiler.extern_link import Externs
     from flydsl.dialects.upstream import gpu
+    from flydsl.errors import DSLCompileError
     from flydsl.expr.extern import Library
+    from flydsl.passes.base import target_of
     from flydsl.tools.script_runs import environment
 
     module = parse_module(source.read_text(encoding="utf-8"), str(source))
-    device, _ = split(module)
+    device = device_of(module)
+    told = target_of(device)
+    if target is None and told is None:
+        raise DSLCompileError(f"{source} does not say what it was traced for: give it with --target, e.g. {EXAMPLE}")
+    hints = (hints_of(module) or {}) if hints is None else hints
     kernels = [op.sym_name.data for op in device.body.block.ops if isinstance(op, gpu.FuncOp)]
     externs = Externs()
     for path in link:
@@ -62,7 +77,7 @@ def compile_again(
         from flydsl.compiler.build.custom_passes import resolve
 
         custom = resolve(passes, hints)
-    backend = backend_for_target(parse_target(target))
+    backend = backend_for_target(parse_target(target) if target is not None else cast("GPUTarget", told))
     with environment(FLYDSL_DUMP_IR="1", FLYDSL_DUMP_DIR=str(output)):
         compile_module(name, module, kernels, backend, hints=hints, externs=externs, custom=custom)
     return max(output.iterdir(), key=lambda path: path.stat().st_mtime)

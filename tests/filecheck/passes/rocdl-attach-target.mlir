@@ -10,3 +10,7 @@ gpu.module @a {
 // NAMED: gpu.module @b [#nvvm.target, #rocdl.target<chip = "gfx1201", flags = {fast, no_wave64, unsafe_math}>] {
 gpu.module @b [#nvvm.target, #rocdl.target<chip = "gfx1201", flags = {fast, no_wave64, unsafe_math}>] {
 }
+// One that says the chip alone is said in full: code is made once.
+// CHECK: gpu.module @c [#nvvm.target, #rocdl.target<chip = "gfx1201", flags = {fast, no_wave64, unsafe_math}>] {
+gpu.module @c [#nvvm.target, #rocdl.target<chip = "gfx1201">] {
+}

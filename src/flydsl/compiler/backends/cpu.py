@@ -6,7 +6,6 @@ import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from flydsl import config
 from flydsl.compiler.backends import _device_code
 from flydsl.compiler.backends.base import BINARY_PASS, BuiltinBackend, DeviceBinary, Hints, Options, common_passes
 from flydsl.target import ARCHITECTURES, CPU_NATIVE, GPUTarget, make_builtin_target, warp_size_of
@@ -78,7 +77,7 @@ class CpuBackend(BuiltinBackend):
 
     def tells_lines(self, module: ModuleOp, options: Options) -> bool:
         """Reports of checks name lines, and so do those of waits that never end: of loops, or for barriers of a GPU."""
-        if super().tells_lines(module, options) or config.cpu.check:
+        if super().tells_lines(module, options) or options.cpu_check or options.cpu_schedules:
             return True
         return any(op.name == "scf.while" or op.name.split(".")[0] in _WAITING for op in module.walk())
 

@@ -78,10 +78,7 @@ class CudaBackend(BuiltinBackend):
 
     def chip_for(self, llvm_ir: str) -> str:
         """The processor to generate code for: the target, with the suffix `a` if the code says that it needs it."""
-        arch = self.target.arch
-        if f"{arch}a" in ARCHITECTURES and needs.ARCH_SPECIFIC in needs.read(llvm_ir):
-            return f"{arch}a"
-        return arch
+        return needs.chip_for(self.target.arch, needs.read(llvm_ir))
 
     def lower_compile_hints(self, module: Any, *, compile_hints: Hints) -> None:
         """Hints become attributes of kernels."""

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, StringAttr, UnitAttr
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, StringAttr
 from xdsl.utils.exceptions import VerifyException
 
 from ... import __version__, config
@@ -32,7 +32,6 @@ from ...llvm.text.shared_memory import SharedLayout, shared_layout
 from ...llvm.text.spelling import type_text
 from ...llvm.text.type_layout import sequence
 from ...lowering.rebuild import location_of
-from ...passes.base import TARGET_ATTRIBUTE
 from ...passes.fuse import Step, made_up_for, one_by_one, plan, upper_part
 from ...passes.order import check_order, check_whole
 from ...passes.pipeline import PassSpec, parse_specs, with_demanded
@@ -44,9 +43,9 @@ from .artifact import CompiledArtifact
 from .collector import collector_off
 from .dumps import Dumper, wanted
 from .ir_errors import place, shown_at_its_line, unverified
-from .isolation import RAW_TEXT, blamed, where_to_generate
+from .isolation import blamed, where_to_generate
 from .llvm_errors import mapped
-from .module_targets import attach_targets
+from .traced_for import say_what_for
 
 if TYPE_CHECKING:
     from ...dialects.upstream.llvm.function import FuncOp as LlvmFuncOp
@@ -140,15 +139,17 @@ def compile_module(
         target, options = backend.target.key(), backend.parse_options(hints)
         located = config.debug.dump_ir and backend.tells_lines(module, options)
         dumper = Dumper(name, kernels, key, print_located if located else print_module)
-        traced = module = dumper.origin(module, lambda: repro.script(name, target, hints, custom, externs.libraries))
-        module = _with_prints(module, backend)
-        device = split(module)[0]
-        attach_targets(device, backend)
-        device.attributes[TARGET_ATTRIBUTE] = StringAttr(target)
-        backend.lower_compile_hints(module, compile_hints=hints)
-        if getattr(options, "debug_info", False):
-            device.attributes[DEBUG_ATTRIBUTE] = UnitAttr()
         fragments, _ = backend.external_binary_pipeline_fragments(compile_hints=hints)
+
+        def script(origin: ModuleOp) -> str:
+            passes = with_demanded(fragments, origin.attributes)
+            overridden = dumper.keep_overrides()
+            libraries = externs.libraries
+            return repro.script(name, target, hints, custom, libraries, passes, located=located, overridden=overridden)
+
+        say_what_for(module, backend, options, hints)
+        traced = module = dumper.origin(module, script)
+        say_what_for(module, backend, options, hints)  # of one that stands for it
         pass_times: dict[str, float] = {}
         specs = specs_of(with_demanded(fragments, module.attributes))
         hooks = _hooks(custom, backend, hints, [spec.name for spec in specs], dumper)
@@ -176,8 +177,6 @@ def compile_module(
         if calls_externs(device):
             start = time.perf_counter()
             device_ir = link_externs(device_ir, externs, backend)
-            if externs.libraries:
-                traced.attributes[RAW_TEXT] = UnitAttr()  # nobody has checked the code of the user's libraries
             times["link libs"] = time.perf_counter() - start
         start = time.perf_counter()
         stub_ir = host_stub.host_module(
@@ -239,19 +238,6 @@ def compile_module(
         lazy={"fly": lambda: print_module(traced), "asm": binary.asm, "llvm_opt": lambda: binary.optimized_ir},
         load_hooks=externs.load_hooks,
     )
-
-
-def _with_prints(module: ModuleOp, backend: BaseBackend) -> ModuleOp:
-    """A module whose kernels print into memory, where they declare it."""
-    if not any(SIDE_BUFFERS_ATTRIBUTE in op.attributes for op in split(module)[0].body.block.ops):
-        return module
-    from ...expr.emit.print_ir import expand_prints, prints_of
-
-    made = module.clone()
-    for op in split(made)[0].body.block.ops:
-        if isinstance(op, gpu.FuncOp) and prints_of(op) is not None:
-            expand_prints(op, backend.target)
-    return made
 
 
 def specs_of(fragments: Sequence[str]) -> tuple[PassSpec, ...]:

@@ -111,8 +111,8 @@ class Dumper:
         """Where external tools leave their files, if they are to be kept."""
         return self._made(self._folder / "passes") if self._folder is not None and config.debug.dump_ir else None
 
-    def origin(self, module: Any, repro: Callable[[], str] | None = None) -> Any:
-        """The traced module, or the one that stands for it; `repro` gives the script that compiles it again."""
+    def origin(self, module: Any, repro: Callable[[Any], str] | None = None) -> Any:
+        """The traced module, or the one that stands for it; `repro` gives the script that compiles that again."""
         name = self._name("origin", "mlir")
         module = self._replaced(name, module)
         if not self._seen("origin", module):
@@ -123,10 +123,19 @@ class Dumper:
             self._show("origin", text)
         self._write("origin", name, text)
         if repro is not None and self._folder is not None and config.debug.dump_ir:
-            script = self._put("repro.sh", repro().encode("utf-8", "surrogateescape"))
+            script = self._put("repro.sh", repro(module).encode("utf-8", "surrogateescape"))
             if script is not None:
                 script.chmod(0o755)
         return module
+
+    def keep_overrides(self) -> bool:
+        """Copy the files that stand for stages into the dump, so that they do so again; whether there are any."""
+        files = self._overrides.later() if self._overrides is not None else {}
+        folder = self._made(self._folder / "overrides" / folder_of(self._title)) if files and self._folder else None
+        if folder is not None:
+            for name, data in files.items():
+                self._put(str(folder.relative_to(cast(Path, self._folder)) / name), data)
+        return bool(files)
 
     def after(self, name: str, module: Any) -> Any:
         """The module after a pass, or the one that stands for it."""

@@ -48,6 +48,11 @@ class Overrides:
         config.say(f"[flydsl.compile] override {name} <- {path}\n")
         return path.read_text(encoding="utf-8")
 
+    def later(self) -> dict[str, bytes]:
+        """Files that stand for stages behind the traced module, by name."""
+        found = sorted(self._folder.glob("[0-9][0-9]_*")) if self._folder.is_dir() else []
+        return {path.name: path.read_bytes() for path in found if path.is_file() and not path.name.startswith("00_")}
+
     def module(self, name: str) -> Any | None:
         """A module that stands for a stage."""
         text = self.text(name)

@@ -30,7 +30,7 @@ from ...expr.vector import Vector
 from ...ir.builder import i32_list, index
 from ...ir.types import function_type
 from ...llvm.stub_abi import SIDE_BUFFERS_ATTRIBUTE
-from ...passes.pipeline import TILED_COPIES
+from ...passes.pipeline import PRINTS, TILED_COPIES
 from ...target import GPUTarget
 from ..build.ir_errors import place
 from ..build.isolation import RAW_TEXT
@@ -98,6 +98,8 @@ class HostFrame:
         """Whether a kernel holds assembly or intrinsics by name, which nobody has checked."""
         self.tiled_copies = False
         """Whether a kernel holds copies by the coordinates of a tensor."""
+        self.prints = False
+        """Whether a kernel prints into memory that its launches add."""
 
     def symbol(self, name: str, explicit: bool) -> str:
         """A fresh kernel symbol."""
@@ -164,6 +166,8 @@ def trace_host(
         module.attributes[RAW_TEXT] = UnitAttr()
     if frame.tiled_copies:
         module.attributes[TILED_COPIES] = UnitAttr()
+    if frame.prints:
+        module.attributes[PRINTS] = UnitAttr()
     return module, frame.kernels, walk_kernels(entry, device, spans)
 
 
@@ -283,6 +287,7 @@ def trace_kernel(
     declared = kernel.side_buffers.declared()
     if declared is not None:
         attributes[SIDE_BUFFERS_ATTRIBUTE] = declared
+        frame.prints |= kernel.side_buffers.declares("print")
     if block_size is not None:
         props["known_block_size"] = i32_list(block_size)
     if frame.target.on_host:

@@ -6,20 +6,13 @@ memory and reads it is in `runtime/side_buffers.py`.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-
-from xdsl.dialects.builtin import ArrayAttr, StringAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import BlockArgument
 
-from ...dialects.fly.types import ptr_type
-from ...ir.enums import AddressSpace
+from ...llvm.side_buffers import WORDS, declaration
 from ..numeric import Int64
 from ..tensor import Pointer
 from .trace import current
-
-WORDS = ptr_type(i64, AddressSpace.Global, 16)
-"""Type of the hidden argument."""
 
 
 class SideBuffers:
@@ -32,6 +25,10 @@ class SideBuffers:
     def declare(self, kind: str) -> None:
         """The kernel wants memory of a kind; whoever lowers it for a target adds the argument."""
         self._details.setdefault(kind, {})
+
+    def declares(self, kind: str) -> bool:
+        """Whether the kernel wants memory of a kind."""
+        return kind in self._details
 
     def need(self, kind: str) -> Pointer:
         """The memory of a kind, as words of 64 bits."""
@@ -59,8 +56,3 @@ class SideBuffers:
             return None
         ordered = sorted(self._details, key=lambda kind: kind not in self._arguments)
         return ArrayAttr([declaration(kind, self._details[kind]) for kind in ordered])
-
-
-def declaration(kind: str, details: Mapping[str, object]) -> StringAttr:
-    """What a kernel says of one of its side buffers."""
-    return StringAttr(json.dumps({"kind": kind, **details}, sort_keys=True))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp
 
 from ...dialects.fly.atoms import CopyAtomType, UniversalCopyType
 from ...dialects.fly.semantics import View
@@ -19,7 +19,7 @@ from ...dialects.upstream import gpu
 from ...ir.enums import AddressSpace
 from ...ir.types import bit_width, vector_type
 from ...target import architecture
-from ..base import TARGET_ATTRIBUTE
+from ..base import target_of
 
 if TYPE_CHECKING:
     from .fly_layout_lowering import LayoutLowering, Pointer
@@ -33,9 +33,9 @@ WORDS = (32, 64)
 def takes_vectors(module: ModuleOp) -> bool:
     """Whether the target of a module's device code takes vectors at any word."""
     for op in module.body.block.ops:
-        target = op.attributes.get(TARGET_ATTRIBUTE) if type(op) is gpu.ModuleOp else None
-        if isinstance(target, StringAttr):
-            known = architecture(target.data.split(":")[1])
+        target = target_of(op) if type(op) is gpu.ModuleOp else None
+        if target is not None:
+            known = architecture(target.arch)
             return known is not None and "word_aligned_vectors" in known.features
     return False
 

@@ -22,7 +22,7 @@ from ...lowering.rebuild import Handler, Rebuilder
 from ...target import architecture
 from ...target.needs import ATTRIBUTE as NEEDS
 from ...target.needs import FEATURE_NEEDS
-from ..base import TARGET_ATTRIBUTE
+from ..base import HINTS_ATTRIBUTE, TARGET_ATTRIBUTE, target_of
 
 DYNAMIC_ALIGN = 1024
 """Alignment of the dynamic shared buffer."""
@@ -74,18 +74,18 @@ class DeviceModule(Rebuilder):
 
     def open_module(self, op: gpu.ModuleOp) -> None:
         """Convert a device module."""
-        target = op.attributes.get(TARGET_ATTRIBUTE)
-        if isinstance(target, StringAttr):
-            _, self.arch, warp, *_ = target.data.split(":")
-            self._warp_size = int(warp[1:])
+        target = target_of(op)
+        if target is not None:
+            self.arch, self._warp_size = target.arch, target.warp_size
         self.checked = self.can_check and CHECK_ATTRIBUTE in op.attributes
         self.wants_alignment = self.checked
         body = Block()
         self._device, self._allocations, self.functions, self.needs = body, 0, {}, set()
         with self.b.region(body):
             self.walk(op.body.block)
-        # What it is compiled for was needed by the conversion; other tools know no such attribute.
-        attributes = {name: attr for name, attr in op.attributes.items() if name != TARGET_ATTRIBUTE}
+        # What it is compiled for was needed by the conversion; other tools know no such attributes.
+        gone = (TARGET_ATTRIBUTE, HINTS_ATTRIBUTE)
+        attributes = {name: attr for name, attr in op.attributes.items() if name not in gone}
         self.needs |= needs_of(op)
         if self.needs:
             attributes[NEEDS] = ArrayAttr([StringAttr(word) for word in sorted(self.needs)])

@@ -11,12 +11,18 @@ from ...dialects.upstream.target_attr import TargetAttr
 
 
 def attach(module: ModuleOp, pattern: str, target: TargetAttr) -> ModuleOp:
-    """Append a target to the list of every device module matched, unless it is there."""
+    """Append a target to the list of every device module matched, unless it is there.
+
+    One that says the chip alone, as traced modules have it, is the same said with less: this one takes its place, and
+    code is made once.
+    """
+    plain = type(target).of(**{name: target.field(name) for name in ("triple", "chip", "features")})
     for op in module.ops:
         if isinstance(op, gpu.ModuleOp) and (not pattern or re.search(pattern, op.sym_name.data)):
             known = tuple(op.targets.data) if op.targets is not None else ()
             if target not in known:
-                op.properties["targets"] = ArrayAttr([*known, target])
+                told = tuple(target if each == plain else each for each in known)
+                op.properties["targets"] = ArrayAttr(told if target in told else (*told, target))
     return module
 
 

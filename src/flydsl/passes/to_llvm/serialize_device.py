@@ -18,6 +18,7 @@ from ...llvm import codegen
 from ...llvm.objects import code_object, link
 from ...llvm.text import abi_amdgpu, abi_nvptx
 from ...llvm.text.llvm_ops import untranslatable
+from ...target import needs
 
 
 def serialize(module: gpu.ModuleOp, target: Attribute, format_: str) -> ObjectData:
@@ -37,6 +38,9 @@ def serialize(module: gpu.ModuleOp, target: Attribute, format_: str) -> ObjectDa
     elif isinstance(target, NvvmTargetAttr):
         device = codegen.DeviceTarget.nvptx(target.field("chip"), target.field("features"))
         text = abi_nvptx.device_module(module, device.data_layout())
+        asked = needs.read(text)
+        chip, features = needs.chip_for(device.cpu, asked), needs.features_for(device.features, asked)
+        device = codegen.DeviceTarget.nvptx(chip, features)
     else:
         raise DSLCompileError(f"cannot compile for {target}: expected #rocdl.target or #nvvm.target")
     if format_ == "offload":
