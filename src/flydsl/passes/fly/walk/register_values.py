@@ -265,7 +265,7 @@ class RegisterValues:
             result_types=[op.results[i].type for i in keep],
             properties=dict(op.properties),
             attributes=dict(op.attributes),
-            regions=[region if keep or not is_idle(region) else Region() for region in regions],
+            regions=regions,
             location=op.location,
         )
         assert op.parent is not None
@@ -279,9 +279,9 @@ class RegisterValues:
 
 def _drop_users(value: SSAValue) -> None:
     """Erase the dead ops that take a value nobody needs."""
-    for use in list(value.uses):
-        use.operation.detach()
-        use.operation.erase()
+    for op in {id(use.operation): use.operation for use in value.uses}.values():
+        op.detach()
+        op.erase()
 
 
 def _has_twin(op: Operation) -> bool:
