@@ -312,7 +312,7 @@ class Program:
                     self.emit(f"c[i] = fx.arith.select({name}, fx.Int32(1), fx.Int32(0))")
                 else:
                     self.emit(f"a[i + {self.rng.randrange(2)}] = fx.Float32({name})")
-        for name, type_, size in self.registers:
+        for name, _, size in self.registers:
             if self.rng.random() < 0.7:
                 self.emit(f"a[i] = fx.Float32({name}[{self.rng.randrange(size)}])")
         self.emit("a[i] = a[i] + t")
