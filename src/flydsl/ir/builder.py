@@ -200,15 +200,6 @@ class Builder:
                 self.entry.add_op(op)
             after = op
 
-    def numbered_as(self, key: object) -> SSAValue | None:
-        """The value in reach that was numbered by a key."""
-        return self._known.get(key)
-
-    def number(self, key: object, value: SSAValue) -> SSAValue:
-        """Number a value by another key than its op."""
-        self._known[key] = value
-        return value
-
     def numbered(self) -> dict[object, SSAValue]:
         """All that is numbered now, for `resumed`."""
         return dict(self._known)

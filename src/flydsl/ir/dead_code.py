@@ -45,7 +45,7 @@ def is_pure(cls: type[Operation]) -> bool:
     return known
 
 
-def _can_drop(cls: type[Operation]) -> bool:
+def can_drop(cls: type[Operation]) -> bool:
     """Whether ops of a class can be left out where nothing reads their results."""
     known = _dropped.get(cls)
     if known is None:
@@ -116,7 +116,7 @@ def _mark_dead_in(block: Block, released: Callable[[Operation], bool] | None, de
         for region in op.regions:
             for inner in reversed(blocks_in(region)):
                 _mark_dead_in(inner, released, dead, gone)
-        if not op.regions and _can_drop(type(op)):  # pyright: ignore[reportUnknownArgumentType]
+        if not op.regions and can_drop(type(op)):  # pyright: ignore[reportUnknownArgumentType]
             for result in op.results:
                 use = result.first_use
                 while use is not None and (id(use._operation) in dead or id(use._operation) in gone):

@@ -19,6 +19,7 @@ from ..dialects.upstream import llvm, vector
 from ..ir import arith
 from ..ir.arith import ROUNDING_MODE
 from ..ir.builder import CASTS, FLOAT_BINARY, INT_BINARY, Builder, operands_of
+from ..ir.emitter import emit_head
 from ..ir.types import dense_ints, vector_type
 from . import folds
 from .lanes import lanes_in
@@ -135,11 +136,12 @@ class FoldingBuilder(Builder):
         return folds.extract_slice(self, v, at, count)
 
     def poison(self, type_: Attribute) -> SSAValue:
-        """A value nobody has written yet."""
-        key = ("poison", self.block, (self._ids.get(id(type_)) or self._identify(type_))[0])
-        found = self._known.get(key)
+        """A value nobody has written yet: like a constant, one op per function, whoever says so and where."""
+        key = ("poison", (self._ids.get(id(type_)) or self._identify(type_))[0])
+        found = self._consts.get(key)
         if found is None:
-            found = self._known[key] = self.op1(ub.PoisonOp, (), type_, {})
+            op = self._anchor = emit_head(self.entry, self._anchor, ub.PoisonOp, type_, {})
+            found = self._consts[key] = op.results[0]
         return found
 
     def broadcast(self, x: SSAValue, count: int) -> SSAValue:

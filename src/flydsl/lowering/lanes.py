@@ -183,17 +183,6 @@ def _window(b: FoldingBuilder, part: Part) -> SSAValue:
 
 def put_in(b: FoldingBuilder, value: SSAValue, into: SSAValue, at: int) -> SSAValue:
     """One insert, as it is."""
-    if type(into.owner) is ub.PoisonOp:
-        # Into what nobody has written, whichever block says so.
-        key = ("first part", id(value), at, into.type)
-        found = b.numbered_as(key)
-        if found is None:
-            found = b.number(key, _inserted(b, value, into, at))
-        return found
-    return _inserted(b, value, into, at)
-
-
-def _inserted(b: FoldingBuilder, value: SSAValue, into: SSAValue, at: int) -> SSAValue:
     if type(value.type) is VectorType:
         props = vector.InsertStridedSliceOp.properties_for(at)
         return b.share(vector.InsertStridedSliceOp, (value, into), into.type, props)

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from xdsl.ir import Block, Operation, OpResult, SSAValue
+from xdsl.ir import Block, Operation, OpResult, Region, SSAValue
 
+from ..dialects.upstream import scf
 from ..ir.arith import ConstantOp
-from ..ir.dead_code import is_pure
+from ..ir.dead_code import can_drop, is_pure
 from ..ir.emitter import blocks_in, relink
 
-_ANCHORED: dict[type[Operation], bool] = {}
+_STAYS: dict[type[Operation], bool] = {}
 
 
-def _is_anchored(cls: type[Operation]) -> bool:
-    """Whether ops of a class stay where they were written: arithmetic and functions of floats."""
-    known = _ANCHORED.get(cls)
+def _stays(cls: type[Operation]) -> bool:
+    """Whether ops of a class stay where they were written: arithmetic and functions of floats, and where lanes meet."""
+    known = _STAYS.get(cls)
     if known is None:
         name = cls.name
-        known = _ANCHORED[cls] = name.startswith("math.") or (name.startswith("arith.") and name.endswith("f"))
+        is_float = name.startswith("math.") or (name.startswith("arith.") and name.endswith("f"))
+        known = _STAYS[cls] = is_float or not is_pure(cls)
     return known
 
 
@@ -54,14 +56,24 @@ def _order(block: Block, single: bool, needed: set[int]) -> list[SSAValue]:
                 blocks = blocks_in(region)
                 for inner in blocks:
                     _demand(_order(inner, len(blocks) == 1, needed), block, placed, order, outside)
+            if kind is scf.IfOp and not op.results:
+                _drop_idle(op.regions[1])
             order.append(op)
-        elif id(op) not in placed and (not single or not is_pure(kind) or (_is_anchored(kind) and id(op) in needed)):
+        elif id(op) not in placed and (not single or not can_drop(kind) or (id(op) in needed and _stays(kind))):
             placed.add(id(op))
             _demand(op._operands, block, placed, order, outside)
             order.append(op)
         op = op._next_op
     relink(block, order)
     return outside
+
+
+def _drop_idle(otherwise: Region) -> None:
+    """Drop the second branch of an if that gives nothing, where all it did was for nothing."""
+    block = otherwise.first_block
+    if block is not None and block.first_op is block.last_op:
+        otherwise.detach_block(block)
+        block.erase()
 
 
 def _demand(values: Any, block: Block, placed: set[int], order: list[Any], outside: list[SSAValue]) -> None:
@@ -93,7 +105,7 @@ def _mark_needed(root: Any, needed: set[int]) -> None:
             while op is not None:
                 if op.regions:
                     _mark_needed(op, needed)
-                if op.regions or id(op) in needed or not is_pure(type(op)):  # pyright: ignore[reportUnknownArgumentType]
+                if op.regions or id(op) in needed or not can_drop(type(op)):  # pyright: ignore[reportUnknownArgumentType]
                     for value in op._operands:
                         if type(value) is OpResult:
                             needed.add(id(value.op))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Any
 
+from xdsl.dialects import ub
 from xdsl.dialects.builtin import IndexType, IntegerType
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -55,7 +56,7 @@ def kept_values(function: Operation, sync_ops: tuple[type[Operation], ...]) -> s
     kept: set[SSAValue] = set()
     for op, at in position.items():
         home = op.parent_block()
-        if home is None or isinstance(op, llvm.LoadOp | arith.ConstantOp) or op.regions:
+        if home is None or isinstance(op, llvm.LoadOp | arith.ConstantOp | ub.PoisonOp) or op.regions:
             continue
         for value in op.results:
             if isinstance(elem_of(value.type), IntegerType | IndexType | llvm.LLVMPointerType):

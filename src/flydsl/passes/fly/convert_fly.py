@@ -28,6 +28,7 @@ from ...dialects.upstream import llvm, scf
 from ...dialects.upstream.llvm.values import AddrSpaceCastOp
 from ...errors import DSLCompileError
 from ...ir.builder import i32, i32_list, int_attr, operands_of
+from ...ir.dead_code import is_pure
 from ...ir.emitter import insert_after
 from ...ir.enums import AddressSpace, AtomicOp
 from ...ir.identity import by_identity
@@ -152,6 +153,13 @@ class FlyConversion(DeviceModule, BufferMemory):
             self.lower_own(op, rule)
             return
         if any(is_small(x.type) for x in op.results):
+            if self.folds and len(op.results) == 1 and is_pure(type(op)) and not op.attributes and not op.regions:
+                kind = stored_type(op.results[0].type)
+                made = self.b.pure(type(op), self.vals(operands_of(op)), kind, dict(op.properties))
+                # What folds is gone before conversions are expanded; here that of its operands may be there for nothing.
+                self.missed |= type(made.owner) is not type(op)
+                self.vm[op.results[0]] = made
+                return
             new = self.b.opn(
                 type(op), self.vals(operands_of(op)), [stored_type(x.type) for x in op.results], dict(op.properties)
             )

@@ -29,8 +29,9 @@ class Folding(Regions):
         made = super().run(WithoutUnused.rebuild(module) if is_unsettled(module) else module)
         # What is expanded behind a conversion for nothing may have taken it for its own, which then stands too early.
         taken = any(op.results[0].first_use is not None for op in self.b.bypassed)
-        self.is_whole = not (taken or self.missed or self.has_twins or is_unsettled(made))
+        # A register that nobody reads leaves arithmetic behind, which is no user of anything: it goes first.
         schedule(made)
+        self.is_whole = not (taken or self.missed or self.has_twins or is_unsettled(made))
         return made
 
     def function(self, op: Any, cls: type[Operation]) -> None:

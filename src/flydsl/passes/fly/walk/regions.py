@@ -161,6 +161,7 @@ def _while(r: Regions, op: scf.WhileOp) -> None:
     inits = [*r.pack_all(operands_of(op)), *(r.values[root].value(b) for root in roots)]
     started = {root: r.values[root] for root in roots}
     regions: list[Region] = []
+    idle = set(roots)
     r.carry.append(roots)
     for region in op.regions:
         old = region.block
@@ -168,11 +169,14 @@ def _while(r: Regions, op: scf.WhileOp) -> None:
         count = len(new.args) - len(roots)
         with b.region(new):
             r.bind(old.args, new.args[:count])
-            for root, value in zip(roots, new.args[count:], strict=True):
-                r.values[root] = Lanes.of(value, new)
+            given = [Lanes.of(value, new) for value in new.args[count:]]
+            r.values.update(zip(roots, given, strict=True))
             r.walk(old)
+        idle -= {root for root, lanes in zip(roots, given, strict=True) if r.values[root] is not lanes}
         regions.append(Region(new))
     r.carry.pop()
+    # Stores in branches that are never taken are gone before registers become values, but counted here.
+    r.missed |= bool(idle)
     if roots:
         r.values.update(started)
     types = [*r.result_carriers(op), *(root.type for root in roots)]

@@ -8,10 +8,10 @@ way that cannot be followed stays in memory: the walk of the function starts aga
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
-from xdsl.dialects import ub
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
 from ....dialects.fly.forms import groups_of
@@ -265,7 +265,7 @@ class RegisterValues:
             result_types=[op.results[i].type for i in keep],
             properties=dict(op.properties),
             attributes=dict(op.attributes),
-            regions=[region if keep or not is_idle(region) else Region() for region in regions],
+            regions=regions,
             location=op.location,
         )
         assert op.parent is not None
@@ -279,9 +279,9 @@ class RegisterValues:
 
 def _drop_users(value: SSAValue) -> None:
     """Erase the dead ops that take a value nobody needs."""
-    for use in list(value.uses):
-        use.operation.detach()
-        use.operation.erase()
+    for op in {id(use.operation): use.operation for use in value.uses}.values():
+        op.detach()
+        op.erase()
 
 
 def _has_twin(op: Operation) -> bool:
@@ -294,15 +294,10 @@ def _has_twin(op: Operation) -> bool:
         other = cast(Operation, use._operation)
         if other is not op and type(other) is type(op) and other.properties == op.properties:
             theirs = operands_of(other)
-            if len(theirs) == len(mine) and all(map(_is_same, mine, theirs)):
+            if len(theirs) == len(mine) and all(map(operator.is_, mine, theirs)):
                 return True
         use = use._next_use
     return False
-
-
-def _is_same(a: SSAValue, b: SSAValue) -> bool:
-    """Whether two values are one; what nobody has written is, whoever says so."""
-    return a is b or (type(a.owner) is ub.PoisonOp and type(b.owner) is ub.PoisonOp and a.type == b.type)
 
 
 def is_idle(region: Region) -> bool:

@@ -1,0 +1,75 @@
+"""Random kernels: whoever looks, and wherever passes are run one by one, the code is the same."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from flydsl.errors import DSLOverflowError, DSLValueError
+from tests.e2e.test_one_compiler import TARGETS, check
+from tests.fuzz.kernels import HEAD, TAIL, Program
+
+ARGUMENTS = (torch.zeros(128), torch.zeros(128, dtype=torch.int32), 3, 1.5)
+
+
+def compiled_alike(text: str, folder: Path, target: str, seed: int, through_text: bool) -> None:
+    path = folder / f"kernel_{seed}_{target.replace(':', '_')}.py"
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    try:
+        check(module.run, ARGUMENTS, target, seed, text=through_text)
+    except (DSLValueError, DSLOverflowError) as error:
+        # What is known while tracing may be infinite or large: infinity is no integer, and float16 ends early.
+        assert "it has no integer value" in str(error) or "does not fit f16" in str(error)
+
+
+FIRST = int(os.environ.get("RANDOM_KERNELS_FROM", "0"))
+COUNT = int(os.environ.get("RANDOM_KERNELS", "8"))
+"""How many kernels for each target, and the first seed: a search takes thousands, each run of the tests the same few."""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_random(target: str, tmp_path: Path):
+    first = FIRST + TARGETS.index(target) * COUNT
+    for seed in range(first, first + COUNT):
+        print(f"Program({seed}).text()")
+        compiled_alike(Program(seed).text(), tmp_path, target, seed, through_text=seed % 8 == 0)
+
+
+FOUND = {
+    "an exchange for a register that nobody reads": """
+    r = fx.make_rmem_tensor(1, fx.Int32)
+    r[0] = fx.shuffle_xor(i, 1)
+    a[i] = t
+""",
+    "an exchange that cancels itself": """
+    for k in range(3):
+        v = fx.shuffle_xor(i, 2)
+        c[((v ^ v) - c[(k | n) & 63]) & 63] = n * k
+""",
+    "an exchange for a known choice": """
+    if fx.arith.select(fx.shuffle_xor(fx.Float32(0.5), 4) == fx.Float32(n), fx.Int32(3) >= 2, (i > 1) | True):
+        j = fx.Int32(0)
+        while j < (n & 3):
+            j = j + 1
+""",
+    "a register nobody reads, multiplied by itself": """
+    r = fx.make_rmem_tensor(8, fx.Float16)
+    if n > 5:
+        r[7] = fx.Float16(1.0)
+    r.store(r.load() * r.load())
+""",
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_found(name: str, tmp_path: Path):
+    for target in TARGETS:
+        compiled_alike(HEAD + FOUND[name] + TAIL, tmp_path, target, 7, through_text=True)
