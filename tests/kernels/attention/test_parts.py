@@ -90,16 +90,20 @@ def test_parts_of_a_consumer_fill_waves():
 
 
 @pytest.mark.parametrize("counts", [[150, 150, 150], [150, 20, 1], [0, 0, 0], [140, 150, 128]])
-@pytest.mark.parametrize("paged", [False, True])
+@pytest.mark.parametrize(("paged", "equal"), [(False, 2), (True, 2), (True, 1)])
 def test_lengths_pick_the_parts_where_the_host_has_not_seen_them(
-    counts: list[int], paged: bool, rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch
+    counts: list[int], paged: bool, equal: int, rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch
 ):
-    """As in a graph: of two numbers the device takes the one that fits; parts of the other one are not touched."""
+    """As in a graph: of two numbers the device takes the one that fits; parts of the other one are not touched, and none
+    are where that is one."""
     emulate("sm_90a")
     monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
-    parts = {1.0: 2, 0.5: 5}
+    parts = {1.0: equal, 0.5: 5}
     monkeypatch.setattr(calls, "parts_for", lambda *numbers: parts[numbers[-1]])
-    monkeypatch.setattr(lengths, "_read", lambda *_: lengths.Longest(1, 160, None))
+    # Other extents, since decisions are kept.
+    pages = 10 if equal > 1 else 11
+    rows = 16 * pages
+    monkeypatch.setattr(lengths, "_read", lambda *_: lengths.Longest(1, rows, None))
     rooms: dict[str, torch.Tensor] = {}
 
     def room(like: torch.Tensor, what: str, size: int, dtype: str, stream: object, zero: bool = False) -> torch.Tensor:
@@ -107,17 +111,18 @@ def test_lengths_pick_the_parts_where_the_host_has_not_seen_them(
         return rooms.setdefault(what, made)
 
     monkeypatch.setattr(workspace, "scratch", room)
-    q, k, v = (random(rng, 3, n, h, 64, dtype=torch.bfloat16) for n, h in ((1, 4), (160, 2), (160, 2)))
+    q, k, v = (random(rng, 3, n, h, 64, dtype=torch.bfloat16) for n, h in ((1, 4), (rows, 2), (rows, 2)))
     used, more = torch.tensor(counts, dtype=torch.int32), {}
     given_k, given_v = k, v
     if paged:
-        order = torch.from_numpy(rng.permutation(30))
-        given_k, given_v = (x.reshape(30, 16, 2, 64)[order].contiguous() for x in (k, v))
-        more = {"block_table": order.argsort().to(torch.int32).reshape(3, 10)}
+        order = torch.from_numpy(rng.permutation(3 * pages))
+        given_k, given_v = (x.reshape(3 * pages, 16, 2, 64)[order].contiguous() for x in (k, v))
+        more = {"block_table": order.argsort().to(torch.int32).reshape(3, pages)}
     out, lse = attention(q, given_k, given_v, seqlens_k=used, return_lse=True, **more)
     mixed = counts == [150, 20, 1]
     heights = rooms["attention heights"].reshape(5, 3, 2, 2)
-    assert not heights[: 5 if mixed else 2].isnan().any() and (mixed or heights[2:].isnan().all())
+    touched = 5 if mixed else 0 if equal == 1 else equal
+    assert not heights[:touched].isnan().any() and heights[touched:].isnan().all()
     for i, count in enumerate(counts):
         if count == 0:
             assert not out[i].any() and (lse[i] == float("-inf")).all()

@@ -50,13 +50,43 @@ def combine_kernel(
     cu_k: fx.Pointer | None,
     used_k: fx.Pointer | None,
 ):
-    lane, warp = fx.thread_idx.x % LANES, fx.thread_idx.x // LANES
-    groups = -(-dv // (COLUMNS * LANES))
-    rows = batches * heads * queries
     if fx.const_expr(cu_k is not None or used_k is not None):
         splits = picked(Lengths(None, cu_k, used_k), batches, splits)
     if fx.const_expr(starts_early()):
         fx.nvgpu.griddepcontrol_wait()
+    if fx.const_expr(cu_k is not None or used_k is not None):
+        # One part was the result already.
+        if splits > 1:
+            combine_parts(
+                parts, heights, out, lse, sinks, dv, many, splits, batches, queries, heads, batch_out, row_out, head_out
+            )
+    else:
+        combine_parts(
+            parts, heights, out, lse, sinks, dv, many, splits, batches, queries, heads, batch_out, row_out, head_out
+        )
+
+
+@flyc.jit
+def combine_parts(
+    parts: fx.Pointer,
+    heights: fx.Pointer,
+    out: fx.Pointer,
+    lse: fx.Pointer | None,
+    sinks: fx.Pointer | None,
+    dv: int,
+    many: bool,
+    splits: fx.Int32,
+    batches: fx.Int32,
+    queries: fx.Int32,
+    heads: fx.Int32,
+    batch_out: fx.Int64,
+    row_out: fx.Int64,
+    head_out: fx.Int64,
+):
+    """A warp's rows, or where parts are many a block's."""
+    lane, warp = fx.thread_idx.x % LANES, fx.thread_idx.x // LANES
+    groups = -(-dv // (COLUMNS * LANES))
+    rows = batches * heads * queries
     if fx.const_expr(many):
         unit = fx.block_idx.x
         at, first = unit // groups, unit % groups * (COLUMNS * LANES)

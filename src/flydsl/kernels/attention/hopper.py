@@ -42,6 +42,8 @@ from .walk import (
     Numbers,
     Places,
     Turns,
+    Whole,
+    Work,
     masked_steps,
     picked,
     pointer_of,
@@ -71,6 +73,9 @@ def attention_kernel(
     descale_k: fx.Pointer | None,
     descale_v: fx.Pointer | None,
     drop: Drop | None,
+    whole: Whole | None,
+    whole_lse: fx.Pointer | None,
+    whole_sinks: fx.Pointer | None,
     places: Places,
     dtype: type[fx.Numeric],
     tile: fx.Constexpr[Tile],
@@ -306,7 +311,13 @@ def attention_kernel(
                     empty_q.arrive()
                 place = finish(me, place)
             fx.ktrace.range_push("store")
-            finalize(me, out, lse, sinks, top, work)
+            if fx.const_expr(whole is not None):
+                if numbers.splits == 1:
+                    finalize_whole(me, cast("Whole", whole), whole_lse, whole_sinks, top, work)
+                else:
+                    finalize(me, out, lse, sinks, top, work)
+            else:
+                finalize(me, out, lse, sinks, top, work)
             fx.ktrace.range_pop()
             count = count + 1
             if fx.const_expr(form.dynamic):
@@ -319,6 +330,14 @@ def attention_kernel(
         if fx.const_expr(tile.pingpong and tile.consumers > 1):
             if consumer == 0:
                 nv.named_barrier(1, 256).sync()
+
+
+def finalize_whole(
+    me: Consumer, whole: Whole, lse: fx.Pointer | None, sinks: fx.Pointer | None, top: fx.Int32, work: Work
+) -> None:
+    """Of keys in one part: what `finalize` gives is the result, and nothing is left to combine."""
+    numbers = me.numbers._replace(out_row=whole.row, out_head=whole.head, out_batch=whole.batch)
+    finalize(me._replace(numbers=numbers), whole.out, lse, sinks, top, work)
 
 
 @flyc.jit
@@ -471,6 +490,10 @@ def hopper_attention(
         queries, keys, heads, heads // kv_heads, batches, together, right, left, factor, inner, to_row, to_head,
         to_batch, head_lse, batch_lse, splits, split_out, split_lse, page, table_row, value_steps,
     )  # fmt: skip
+    whole, whole_lse, whole_sinks = None, None, None
+    if fx.const_expr(form.picks):
+        whole = Whole(fx.get_iter(cast("fx.Tensor", final)), row_out, head_out, batch_out)
+        whole_lse, whole_sinks = pointer_of(final_lse), pointer_of(final_sinks)
     places = Places(
         batch_descale_q, head_descale_q, share_descale_q, batch_descale_k, head_descale_k, batch_descale_v,
         head_descale_v,
@@ -479,7 +502,8 @@ def hopper_attention(
         load_q, load_k, load_v, sources, store_out, fx.get_iter(out), pointer_of(lse), pointer_of(sinks),
         pointer_of(cu_q), pointer_of(cu_k), pointer_of(used_k), pointer_of(table), pointer_of(counters),
         pointer_of(descale_q), pointer_of(descale_k), pointer_of(descale_v),
-        Drop(seed, cut, kept) if form.dropout else None, places, q.dtype, tile, form, numbers,
+        Drop(seed, cut, kept) if form.dropout else None, whole, whole_lse, whole_sinks, places, q.dtype, tile,
+        form, numbers,
         value_attrs={"nvvm.minctasm": tile.blocks},
     ).launch(
         grid=blocks, block=tile.threads, stream=stream, smem=tile.smem + (tile.staged if form.engine else 0)

@@ -46,6 +46,15 @@ class Numbers(NamedTuple):
     """Steps of all sequences, of a head of turned values."""
 
 
+class Whole(NamedTuple):
+    """The result and its strides, for launches that find out whether keys are in one part."""
+
+    out: fx.Pointer
+    row: fx.Int64
+    head: fx.Int64
+    batch: fx.Int64
+
+
 class Places(NamedTuple):
     """Factors of fp8 from sequence to sequence and from head to head; `share` heads of queries have one."""
 
