@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
-
-from flydsl.errors import DSLOverflowError, DSLValueError
 from tests.e2e.test_one_compiler import TARGETS, check
 from tests.fuzz.kernels import HEAD, TAIL, Program
+
+from flydsl.errors import DSLOverflowError, DSLValueError
 
 ARGUMENTS = (torch.zeros(128), torch.zeros(128, dtype=torch.int32), 3, 1.5)
 
@@ -32,7 +32,7 @@ def compiled_alike(text: str, folder: Path, target: str, seed: int, through_text
 
 FIRST = int(os.environ.get("RANDOM_KERNELS_FROM", "0"))
 COUNT = int(os.environ.get("RANDOM_KERNELS", "8"))
-"""How many kernels for each target, and the first seed: a search takes thousands, each run of the tests the same few."""
+"""How many kernels for each target, and the first seed: a search takes thousands, each run of the tests these few."""
 
 
 @pytest.mark.parametrize("target", TARGETS)

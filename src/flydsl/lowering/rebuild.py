@@ -67,7 +67,7 @@ class Rebuilder:
         self.dead: set[int] = set()
         self.widened: dict[SSAValue, Attribute] = {}
         """Values that were small floats, and their types."""
-        self.missed = False
+        self.missed: bool = False
         """Whether something was expanded that folds as long as it is not: a conversion of a small float and back."""
 
     def make_builder(self) -> Builder:

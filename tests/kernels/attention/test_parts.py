@@ -94,7 +94,7 @@ def test_parts_of_a_consumer_fill_waves():
 def test_lengths_pick_the_parts_where_the_host_has_not_seen_them(
     counts: list[int], paged: bool, equal: int, rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch
 ):
-    """As in a graph: of two numbers the device takes the one that fits; parts of the other one are not touched, and none
+    """As in a graph: the device takes the one of two numbers that fits; parts of the other one are not touched, none
     are where that is one."""
     emulate("sm_90a")
     monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")

@@ -176,7 +176,8 @@ def _while(r: Regions, op: scf.WhileOp) -> None:
         regions.append(Region(new))
     r.carry.pop()
     # Stores in branches that are never taken are gone before registers become values, but counted here.
-    r.missed |= bool(idle)
+    if idle:
+        r.missed = True
     if roots:
         r.values.update(started)
     types = [*r.result_carriers(op), *(root.type for root in roots)]
