@@ -224,6 +224,7 @@ def main() -> None:
             for what, shape, ragged in product(options.what.split(","), SHAPES, (False, True)):
                 if what != "fp8 blocks" or shape[3] % 128 == 0:
                     run_typed(shape, ragged, what, out)
+                    out.flush()
         return
     ratios = []
     with (Path(options.out) / "grouped.jsonl").open("w") as out:

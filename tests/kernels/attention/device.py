@@ -67,6 +67,48 @@ def decode(page: int, d: int, counts: list[int]) -> Call:
     return call
 
 
+def replayed(b: int, s: int, page: int, heads_k: int, d: int) -> Call:
+    """Captured once, with other lengths and keys at each replay of the graph: the device picks the number of parts."""
+
+    def call(rng: np.random.Generator, device: str) -> None:
+        room = s // page
+        order = torch.from_numpy(rng.permutation(b * room))
+        table = order.argsort().to(torch.int32).reshape(b, room).to(device)
+        q, paged = random(rng, b, 1, 4 * heads_k, d).to(device), [
+            torch.empty(b * room, page, heads_k, d, dtype=torch.bfloat16, device=device) for _ in range(2)
+        ]  # fmt: skip
+        used = torch.ones(b, dtype=torch.int32, device=device)
+        out = torch.empty_like(q)
+
+        def attend() -> torch.Tensor:
+            return attention(q, *paged, block_table=table, seqlens_k=used, out=out, return_lse=True)[1]
+
+        attend()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            lse = attend()
+        some = rng.integers(0, s + 1, b).tolist()
+        for counts in ([s] * b, some, [s] * b, [s - 1] * b, [0] * b, [*some[:-1], s]):
+            k, v = (random(rng, b, s, heads_k, d) for _ in range(2))
+            for x, into in ((k, paged[0]), (v, paged[1])):
+                into.copy_(x.reshape(-1, page, heads_k, d)[order])
+            used.copy_(torch.tensor(counts, dtype=torch.int32))
+            out.fill_(float("nan"))
+            lse.fill_(float("nan"))
+            graph.replay()
+            torch.cuda.synchronize()
+            for i in {0, b // 2, b - 1}:
+                one, count = slice(i, i + 1), counts[i]
+                if count == 0:
+                    assert not out[i].any() and bool((lse[i] == float("-inf")).all())
+                else:
+                    compare((out[one].cpu(), lse[one].cpu()), q[one].cpu(), k[one, :count], v[one, :count])
+            assert bool(torch.isfinite(out).all())
+
+    return call
+
+
 def eight_bits(s: int, d: int, causal: bool) -> Call:
     def call(rng: np.random.Generator, device: str) -> None:
         q, k, v = bytes_of(rng, 2, s, 4, d), bytes_of(rng, 2, s, 2, d), bytes_of(rng, 2, s, 2, d)
