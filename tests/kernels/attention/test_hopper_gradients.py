@@ -178,6 +178,25 @@ def test_every_sequence(lengths, sizes, dtype, packed, more, rng, emulate, poiso
         assert all(torch.equal(a.view(torch.int16), b.view(torch.int16)) for a, b in zip(found, again, strict=True))
 
 
+STAYING = [
+    (([130, 130], [140, 140]), (2, 2, 128, 128), torch.bfloat16, {}, 1),
+    (([70, 70, 70], [200, 200, 200]), (4, 2, 112, 64), torch.float16, {}, 3),
+    (([50, 50], [300, 300]), (2, 1, 96, 80), torch.bfloat16, {"softcap": 2.0}, 3),
+    (([66, 66, 66], [150, 150, 150]), (2, 1, 32, 64), torch.float16, {"dropout": 0.25, "seed": 9}, 2),
+]
+
+
+@pytest.mark.parametrize(("lengths", "sizes", "dtype", "more", "processors"), STAYING)
+def test_blocks_that_stay(lengths, sizes, dtype, more, processors, rng, emulate, poisoned, monkeypatch):
+    """Of equal tiles of keys a block takes several, an odd number of steps each."""
+    forms = []
+    form_for, target_of = backward.form_for, backward.target_of
+    monkeypatch.setattr(backward, "form_for", lambda *args: forms.append(form_for(*args)) or forms[-1])
+    monkeypatch.setattr(backward, "target_of", lambda x: target_of(x)._replace(processors=processors))
+    test_every_sequence(lengths, sizes, dtype, (False, False), more, rng, emulate, poisoned, monkeypatch)
+    assert forms[0].stays
+
+
 @pytest.mark.parametrize(("d", "packed"), [(96, False), (80, True), (128, True)])
 def test_nothing_spills(d: int, packed: bool, emulate, monkeypatch: pytest.MonkeyPatch):
     if tools.try_find_tool("ptxas") is None:

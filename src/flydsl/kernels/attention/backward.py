@@ -15,6 +15,7 @@ from .dropout import numbers_of
 from .entry import Filled
 from .lengths import longest
 from .request import FP8, HALF, Request, check, fail, wrong_type
+from .tile import SHARED_BYTES
 
 if TYPE_CHECKING:
     from .backward_steps import Sides
@@ -83,10 +84,14 @@ def attention_backward(
         if narrow:
             from .hopper_backward import hopper_backward as launch
 
-            form = form_for(request.d, request.dv, *sides_of, request.dropout, *packs_and_cap)
+            processors = target_of(request.q).processors
+            many = -(-request.keys // 128) * request.kv_heads * request.batches > processors
+            form = form_for(request.d, request.dv, *sides_of, request.dropout, *packs_and_cap, many)
+            beside = (processors,)
         else:
             from .wide.hopper import hopper_backward_wide as launch
 
+            beside = ()
             form = wide_form_for(request.d, request.dv, *sides_of, request.dropout, *packs_and_cap, keys > 64)
         packs = request.packed_q
         tiles = request.queries // form.m + request.batches if packs else -(-request.queries // form.m)
@@ -101,7 +106,7 @@ def attention_backward(
             q, k, v, out, grad, lse, sides, sums, turns, dq, dk, dv,
             *(None if x is None else one_piece(x) for x in (cu_seqlens_q, cu_seqlens_k)), rows_q, rows_k, batches_q,
             batches_k, request.batches, queries, keys, request.heads, request.kv_heads, *steps, request.right or 0,
-            request.left or 0, request.scale, request.softcap, *drop, form, *more,
+            request.left or 0, request.scale, request.softcap, *drop, *beside, form, *more,
         )  # fmt: skip
         return dq, dk, dv
     from .plain_backward import Kind, plain_backward
@@ -143,14 +148,25 @@ def form_for(
     packed_q: bool,
     packed_k: bool,
     softcap: bool,
+    many: bool,
 ) -> Sides:
-    """Queries of a step: as many as there are registers for."""
+    """Queries of a step: as many as there are registers for, and of such a step three stages if there is room.
+
+    Blocks stay where tiles are equal and `many`, more than there are multiprocessors, and no block waits for another:
+    one that has not started may be waited for in vain. Steps of 128 queries have not gained by either.
+    """
     from .backward_steps import Sides
 
     m = 128 if max(d, dv) <= 64 and not dropout and not softcap else 64
-    return Sides(
+    once = Sides(
         d, right, left, m, ordered, wide, dropout, packed_q=packed_q, packed_k=packed_k, values=dv, softcap=softcap
     )  # fmt: skip
+    if m == 128:
+        return once
+    if many and not (right or left or ordered or packed_q or packed_k):
+        once = once._replace(stays=True)
+    deeper = once._replace(stages=3)
+    return deeper if deeper.smem <= SHARED_BYTES else once
 
 
 @lru_cache(64)

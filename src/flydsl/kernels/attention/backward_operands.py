@@ -15,18 +15,22 @@ def accumulators(columns: int) -> fx.Tensor:
     return fx.make_rmem_tensor(fx.make_layout(((2, 2, columns // 8), 1, 1), ((1, 2, 4), 0, 0)), fx.Float32)
 
 
-def held_rows(base: fx.Pointer, d: int) -> fx.Tensor:
-    """A warpgroup's 64 rows of what the block holds."""
+def held_rows(base: fx.Pointer, form: Sides, d: int) -> fx.Tensor:
+    """A warpgroup's 64 rows of what the block holds, (rows, d, tile)."""
     wide = span(d)
-    layout = fx.make_layout((64, (wide, d // wide)), (wide, (1, ROWS * wide)))
+    layout = fx.make_layout(
+        (64, (wide, d // wide), form.tiles), (wide, (1, ROWS * wide), ROWS * (form.d + form.dv))
+    )  # fmt: skip
     return fx.make_view(fx.apply_swizzle(base, swizzle(2 * wide)), layout)
 
 
-def held_columns(base: fx.Pointer, d: int, columns: int) -> fx.Tensor:
-    """All rows of what the block holds, (columns, rows): as many columns as a warpgroup has of dQ."""
-    wide = span(d)
+def held_columns(base: fx.Pointer, form: Sides, columns: int) -> fx.Tensor:
+    """All rows of the keys that the block holds, (columns, rows, tile): as many columns as a warpgroup has of dQ."""
+    d, wide = form.d, span(form.d)
     inner = min(columns, wide)
-    layout = fx.make_layout(((inner, columns // inner), ROWS), ((1, ROWS * wide), wide))
+    layout = fx.make_layout(
+        ((inner, columns // inner), ROWS, form.tiles), ((1, ROWS * wide), wide, ROWS * (d + form.dv))
+    )  # fmt: skip
     return fx.make_view(fx.apply_swizzle(base, swizzle(2 * wide)), layout)
 
 
@@ -75,7 +79,7 @@ def parts_of_dq(
     return [
         (
             fx.make_tiled_mma(fx.make_mma_atom(fx.nvgpu.WGMMA(count, 16, dtype, major_a="mn", major_b="mn")), alone),
-            held_columns(start, d, count),
+            held_columns(start, form, count),
             fx.make_view(fx.get_iter(out) + first // 2, fx.make_layout(((2, 2, count // 8), 1, 1), ((1, 2, 4), 0, 0))),
         )
         for start, count, first in starts

@@ -48,14 +48,22 @@ class Sides(NamedTuple):
     values: int = 0
     """Elements of a value; 0 if they are as many."""
     softcap: bool = False
+    stays: bool = False
+    """Blocks stay and take tile after tile of keys, all of which are as long: the next one's keys and values come while
+    they are with the last queries of this one."""
 
     @property
     def dv(self) -> int:
         return self.values or self.d
 
     @property
+    def tiles(self) -> int:
+        """Tiles of keys and values that there is room for."""
+        return 2 if self.stays else 1
+
+    @property
     def smem(self) -> int:
-        held = 2 * ROWS * (self.d + self.dv)
+        held = self.tiles * 2 * ROWS * (self.d + self.dv)
         walked = self.stages * (2 * self.m * (self.d + self.dv) + 2 * 4 * self.m)
         return held + walked + 2 * 2 * ROWS * self.m + (4 * self.m * self.d if self.ordered else 0) + 256
 

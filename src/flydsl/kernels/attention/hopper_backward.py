@@ -9,13 +9,14 @@ registers of a product do, and `round_kernel` puts them in order. All heads of q
 Blocks are counted for the longest of packed sequences. What lies behind the end of one is the next one's; zeros take
 its place in shared memory.
 
-With `Sides.ordered` blocks add one after the other, in the order of their keys: the bits of dQ are always the same. Its
-parts then go through shared memory to the copy engine, which says when it has added them.
+With `Sides.stays` blocks take tile after tile of keys, and bring the next one's while they walk along the last queries
+of this one. With `Sides.ordered` blocks add one after the other, in the order of their keys: the bits of dQ are always
+the same. Its parts then go through shared memory to the copy engine, which says when it has added them.
 """
 
 from __future__ import annotations
 
-from typing import cast
+from typing import NamedTuple, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -46,6 +47,7 @@ from .backward_steps import (
     thin,
     weigh,
 )
+from .consumer import after
 from .dropout import Drop
 from .fetching import fetch, load_map
 from .rounding import UNIT, lanes_of, round_kernel, sides_kernel
@@ -70,6 +72,7 @@ def backward_kernel(
     cu_q: fx.Pointer | None,
     cu_k: fx.Pointer | None,
     all_tiles: fx.Int32 | None,
+    all_keys: fx.Int32 | None,
     cap: fx.Float32 | None,
     drop: Drop | None,
     dtype: type[fx.Numeric],
@@ -82,51 +85,67 @@ def backward_kernel(
     d, width, m, columns, stages = form.d, form.dv, form.m, form.columns, form.stages
     base_k = fx.get_dyn_shared(dtype)
     base_v = base_k + ROWS * d
-    base_q = base_v + ROWS * width
+    apart = ROWS * (d + width)
+    base_q = base_k + form.tiles * apart
     base_g = base_q + stages * m * d
     base_s = base_g + stages * m * width
     staged = fx.recast_iter(fx.Float32, base_s + 2 * ROWS * m)
     sides = staged + (m * d if form.ordered else 0)
     barriers = nv.MBarrier(fx.recast_iter(fx.Int64, sides + stages * 2 * m))
-    held, full_q, full_g, empty = barriers, barriers[1], barriers[1 + stages], barriers[1 + 2 * stages]
+    held, full_q = barriers, barriers[form.tiles]
+    full_g, empty = full_q[stages], full_q[2 * stages]
+    free = empty[stages]
     if tid == 0:
-        held.init(1)
+        for t in fx.range_constexpr(form.tiles):
+            held[t].init(1)
+            if fx.const_expr(form.stays):
+                free[t].init(CONSUMERS)
         for s in fx.range_constexpr(stages):
             full_q[s].init(1)
             full_g[s].init(1)
             empty[s].init(CONSUMERS)
         nv.fence_mbarrier_init()
     fx.barrier()
-    block, head, batch = fx.block_idx
     group = reach.heads // reach.kv_heads
+    block, head, batch = fx.block_idx
+    begin, end, hop = (block, cast("fx.Int32", all_keys), fx.grid_dim.x) if form.stays else (0, 1, 1)
     here, reach = sequence_of(batch, m, cu_q, cu_k, reach)
     low, high = steps_of(block, form, reach)
     steps = fx.max(high - low, 0)
+    own = Own(block, head, batch, here.batch_q, here.batch_k)
     if role == 0:
         nv.setmaxnreg(24, increase=False)
         asks = fx.nvgpu.leader(tid)
         if fx.const_expr(form.packed_k):
             asks = asks & (block * ROWS < reach.keys)
         if asks:
-            held.expect_tx(2 * ROWS * (d + width))
-            fetch(load_k, base_k, held, here.first_k + block * ROWS, head, here.batch_k, ROWS, d)
-            fetch(load_v, base_v, held, here.first_k + block * ROWS, head, here.batch_k, ROWS, width)
-            stage, phase = fx.Int32(0), fx.Int32(1)
-            for i in range(steps * group):
-                which = i // fx.max(steps, 1)
-                row, from_head = (low + i - which * steps) * m, head * group + which
-                empty[stage].wait(phase)
-                full_q[stage].expect_tx(2 * m * d + 2 * 4 * m)
-                at = here.first_q + row
-                fetch(load_q, base_q + stage * (m * d), full_q[stage], at, from_head, here.batch_q, m, d)
-                line = here.batch_q * reach.heads + from_head
-                load_sides.load((line, 0, here.tile * m + row), sides + stage * (2 * m), full_q[stage])
-                full_g[stage].expect_tx(2 * m * width)
-                fetch(load_grad, base_g + stage * (m * width), full_g[stage], at, from_head, here.batch_q, m, width)
-                stage = stage + 1
-                if stage == stages:
-                    stage = fx.Int32(0)
-                    phase = phase ^ 1
+            stage, phase, tile, parity = fx.Int32(0), fx.Int32(1), fx.Int32(0), fx.Int32(1)
+            for at in range(begin, end, hop):
+                mine = tile_of(at, own, form, reach)
+                if fx.const_expr(form.stays):
+                    free[tile].wait(parity)
+                held[tile].expect_tx(2 * ROWS * (d + width))
+                first_key = here.first_k + mine.block * ROWS
+                for load, base, n in ((load_k, base_k, d), (load_v, base_v, width)):
+                    fetch(load, base + tile * apart, held[tile], first_key, mine.head, mine.batch_k, ROWS, n)
+                for i in range(steps * group):
+                    which = i // fx.max(steps, 1)
+                    row, from_head = (low + i - which * steps) * m, mine.head * group + which
+                    empty[stage].wait(phase)
+                    full_q[stage].expect_tx(2 * m * d + 2 * 4 * m)
+                    top = here.first_q + row
+                    fetch(load_q, base_q + stage * (m * d), full_q[stage], top, from_head, mine.batch_q, m, d)
+                    line = mine.batch_q * reach.heads + from_head
+                    load_sides.load((line, 0, here.tile * m + row), sides + stage * (2 * m), full_q[stage])
+                    full_g[stage].expect_tx(2 * m * width)
+                    to = base_g + stage * (m * width)
+                    fetch(load_grad, to, full_g[stage], top, from_head, mine.batch_q, m, width)
+                    stage = stage + 1
+                    if stage == stages:
+                        stage = fx.Int32(0)
+                        phase = phase ^ 1
+                if fx.const_expr(form.stays):
+                    tile, parity = after(tile, parity, form.tiles)
     else:
         nv.setmaxnreg(240, increase=True)
         consumer, member = role - 1, tid % 128
@@ -138,7 +157,9 @@ def backward_kernel(
         )
         first = product.get_slice(0)
         sides_of = ((base_k, base_q, d, mma_k), (base_v, base_g, width, mma_v))
-        keys, values = (first.partition_A(held_rows(x + consumer * (64 * span(n)), n)) for x, _, n, _ in sides_of)
+        held_keys, held_values = (
+            first.partition_A(held_rows(x + consumer * (64 * span(n)), form, n)) for x, _, n, _ in sides_of
+        )
         queries, grads = (first.partition_B(walked(x, form, n)) for _, x, n, _ in sides_of)
         queries_t, grads_t = (mma.get_slice(0).partition_B(turned(x, form, n)) for _, x, n, mma in sides_of)
         # Scores' gradients lie in boxes of 64 queries, the contiguous ones: a consumer has a box of its own, or half of
@@ -165,112 +186,148 @@ def backward_kernel(
         four = fx.make_copy_atom(fx.UniversalCopy(128), fx.Float32)
         in_fours = fx.make_view(fx.get_iter(part_q), fx.make_layout((4, columns // 8), (1, 4)))
         tiles = fx.ceildiv(reach.queries, m) if all_tiles is None else all_tiles
-        sums_k.fill(0.0)
-        sums_v.fill(0.0)
-        key = block * ROWS + consumer * 64 + member // 32 * 16 + member % 32 // 4
         factor, inner = reach.scale * LOG2E, reach.scale
         if fx.const_expr(cap is not None):
             factor, inner = cast("fx.Float32", cap) * LOG2E, reach.scale / cast("fx.Float32", cap)
         share = None
         if fx.const_expr(drop is not None):
             share = 1.0 / cast("Drop", drop).factor
-        if fx.const_expr(form.packed_k):
-            left_over = reach.keys - block * ROWS
-            if left_over > 0:
-                held.wait(0)
-                if left_over < ROWS:
-                    clear_rows(base_k, left_over, ROWS, d, tid - 128, 256)
-                    clear_rows(base_v, left_over, ROWS, width, tid - 128, 256)
-                    nv.fence_proxy_async()
-                    nv.named_barrier(1, 256).sync()
-        else:
-            held.wait(0)
-        stage, phase = fx.Int32(0), fx.Int32(0)
-        for i in range(steps * group):
-            which = i // fx.max(steps, 1)
-            row, from_head = (low + i - which * steps) * m, head * group + which
-            full_q[stage].wait(phase)
-            if fx.const_expr(form.packed_q):
-                left_over = reach.queries - row
-                if left_over < m:
-                    full_g[stage].wait(phase)
-                    clear_rows(base_q + stage * (m * d), left_over, m, d, tid - 128, 256)
-                    clear_rows(base_g + stage * (m * width), left_over, m, width, tid - 128, 256)
-                    nv.fence_proxy_async()
-                    nv.named_barrier(1, 256).sync()
-            multiply(product, scores, keys, queries[None, None, None, stage], d // 16)
-            full_g[stage].wait(phase)
-            multiply(product, slopes, values, grads[None, None, None, stage], width // 16)
-            nv.wgmma_wait(1, scores)
-            if fx.const_expr(form.softcap):
-                scores.store(tanh(scores.load(), inner, "afn"))
-            side = sides + (stage * (2 * m) + member % 4 * 2)
-            if masked(block, row, form, reach):
-                mask(scores, fx.Float32(-1e30) / factor, key, row + member % 4 * 2, form, reach)
-            slant = bent(scores) if form.softcap else None
-            weigh(scores, side, factor)
-            if fx.const_expr(drop is not None):
-                of_head = batch * reach.heads + from_head
-                thin(scores, cast("Drop", drop), of_head, row + member % 4 * 2, key)
-            if fx.const_expr(m == 128):
-                # There are no registers for weights in both types: scores' gradients come first.
-                nv.wgmma_wait(0, slopes)
-                derive(scores, slopes, side + m, share)
-                slopes_half.store(slopes.load().to(dtype).reshape(slopes_half.shape.unpack()))
-            weights.store(kept(scores, drop).to(dtype).reshape(weights.shape.unpack()))
-            if fx.const_expr(slant is not None):
-                scores.store(scores.load() * cast("fx.Vector", slant))
-            add_products(mma_v, sums_v, weights, grads_t[None, None, None, stage], m // 16)
-            if fx.const_expr(m < 128):
-                nv.wgmma_wait(1, slopes)
-                derive(scores, slopes, side + m, share)
-                slopes_half.store(slopes.load().to(dtype).reshape(slopes_half.shape.unpack()))
-            # Two places take turns: who writes here has met the others since they read it.
-            turn = i % 2
-            flat = fx.make_rmem_tensor(scores.layout, dtype)
-            flat.store(slopes_half.load().reshape(scores.shape.unpack()))
-            fx.copy(store, copy.retile(flat), to_slopes[None, None, None, turn])
-            nv.named_barrier(1, 256).sync()
-            multiply_parts([(mma, a[None, None, None, turn], b, to) for mma, a, b, to in parts], ROWS // 16)
-            add_products(mma_k, sums_k, slopes_half, queries_t[None, None, None, stage], m // 16)
-            wrapped = stage == stages - 1
-            next_stage, next_phase = wrapped.select(fx.Int32(0), stage + 1), wrapped.select(phase ^ 1, phase)
-            line = here.batch_q * reach.heads + from_head
-            which_part = (line * tiles + here.tile + row // m) * 2 + consumer
-            target = sums + fx.Int64(which_part) * (64 * columns)
-            nv.wgmma_wait(1, part_q)
-            if fx.const_expr(form.ordered):
-                nv.named_barrier(2 + consumer, 128).sync()
-                for j in fx.range_constexpr(columns // 8):
-                    fx.copy(four, in_fours[None, j], to_staged[None, member, j, consumer])
-                nv.named_barrier(2 + consumer, 128).sync()
-                if member == 0:
-                    add_in_turn(place, target, cast("fx.Pointer", turns) + which_part, block, row, form, reach)
+        stage, phase, taken = (fx.Int32(0) for _ in range(3))
+        done = fx.Int32(0)
+        for at in range(begin, end, hop):
+            mine = tile_of(at, own, form, reach)
+            tile, parity = taken % form.tiles, taken // form.tiles % 2
+            keys, values = (x[None, None, None, tile] for x in (held_keys, held_values))
+            sums_k.fill(0.0)
+            sums_v.fill(0.0)
+            key = mine.block * ROWS + consumer * 64 + member // 32 * 16 + member % 32 // 4
+            if fx.const_expr(form.packed_k):
+                left_over = reach.keys - mine.block * ROWS
+                if left_over > 0:
+                    held[tile].wait(parity)
+                    if left_over < ROWS:
+                        clear_rows(base_k, left_over, ROWS, d, tid - 128, 256)
+                        clear_rows(base_v, left_over, ROWS, width, tid - 128, 256)
+                        nv.fence_proxy_async()
+                        nv.named_barrier(1, 256).sync()
             else:
-                for j in fx.range_constexpr(columns // 8):
-                    nv.add_global(target + (member * 4 + 512 * j), in_fours[None, j].load())
-            nv.wgmma_wait(0, sums_k)
-            if member == 0:
-                empty[stage].arrive()
-            stage, phase = next_stage, next_phase
-        nv.wgmma_wait(0, sums_k, sums_v)
-        first = fx.Int64(here.first_k) if form.packed_k else fx.Int64(batch) * fx.Int64(reach.keys)
-        line = first * fx.Int64(reach.kv_heads) + fx.Int64(head)
-        scale_k, scale_v = reach.scale, None
-        if fx.const_expr(drop is not None):
-            scale_v = cast("Drop", drop).factor
-            scale_k = scale_k * scale_v
-        for r in fx.range_constexpr(2):
-            if key + 8 * r < reach.keys:
-                at_k, at_v = (
-                    line * n + fx.Int64(key + 8 * r) * fx.Int64(reach.kv_heads) * n + member % 4 * 2 for n in (d, width)
-                )  # fmt: skip
-                for j in fx.range_constexpr(max(d, width) // 8):
-                    one = [dtype(sums_k[(e, r, j), 0, 0] * scale_k) for e in range(2 if 8 * j < d else 0)]
-                    other = [dtype(times(sums_v[(e, r, j), 0, 0], scale_v)) for e in range(2 if 8 * j < width else 0)]
-                    for to, at, pair in ((dk, at_k, one), (dv, at_v, other)):
-                        if fx.const_expr(len(pair) > 0):
-                            nv.store_global(to + (at + 8 * j), fx.Vector.from_elements(pair, dtype))
+                held[tile].wait(parity)
+            for i in range(steps * group):
+                which = i // fx.max(steps, 1)
+                row, from_head = (low + i - which * steps) * m, mine.head * group + which
+                full_q[stage].wait(phase)
+                if fx.const_expr(form.packed_q):
+                    left_over = reach.queries - row
+                    if left_over < m:
+                        full_g[stage].wait(phase)
+                        clear_rows(base_q + stage * (m * d), left_over, m, d, tid - 128, 256)
+                        clear_rows(base_g + stage * (m * width), left_over, m, width, tid - 128, 256)
+                        nv.fence_proxy_async()
+                        nv.named_barrier(1, 256).sync()
+                multiply(product, scores, keys, queries[None, None, None, stage], d // 16)
+                full_g[stage].wait(phase)
+                multiply(product, slopes, values, grads[None, None, None, stage], width // 16)
+                nv.wgmma_wait(1, scores)
+                if fx.const_expr(form.softcap):
+                    scores.store(tanh(scores.load(), inner, "afn"))
+                side = sides + (stage * (2 * m) + member % 4 * 2)
+                if masked(mine.block, row, form, reach):
+                    mask(scores, fx.Float32(-1e30) / factor, key, row + member % 4 * 2, form, reach)
+                slant = bent(scores) if form.softcap else None
+                weigh(scores, side, factor)
+                if fx.const_expr(drop is not None):
+                    of_head = mine.batch * reach.heads + from_head
+                    thin(scores, cast("Drop", drop), of_head, row + member % 4 * 2, key)
+                if fx.const_expr(m == 128):
+                    # There are no registers for weights in both types: scores' gradients come first.
+                    nv.wgmma_wait(0, slopes)
+                    derive(scores, slopes, side + m, share)
+                    slopes_half.store(slopes.load().to(dtype).reshape(slopes_half.shape.unpack()))
+                weights.store(kept(scores, drop).to(dtype).reshape(weights.shape.unpack()))
+                if fx.const_expr(slant is not None):
+                    scores.store(scores.load() * cast("fx.Vector", slant))
+                add_products(mma_v, sums_v, weights, grads_t[None, None, None, stage], m // 16)
+                if fx.const_expr(m < 128):
+                    nv.wgmma_wait(1, slopes)
+                    derive(scores, slopes, side + m, share)
+                    slopes_half.store(slopes.load().to(dtype).reshape(slopes_half.shape.unpack()))
+                # Two places take turns: who writes here has met the others since they read it.
+                turn = stage if form.stays and stages == 2 else (done if form.stays else i) % 2
+                flat = fx.make_rmem_tensor(scores.layout, dtype)
+                flat.store(slopes_half.load().reshape(scores.shape.unpack()))
+                fx.copy(store, copy.retile(flat), to_slopes[None, None, None, turn])
+                nv.named_barrier(1, 256).sync()
+                multiply_parts(
+                    [(mma, a[None, None, None, turn], b[None, None, None, tile], to) for mma, a, b, to in parts],
+                    ROWS // 16,
+                )
+                add_products(mma_k, sums_k, slopes_half, queries_t[None, None, None, stage], m // 16)
+                wrapped = stage == stages - 1
+                next_stage, next_phase = wrapped.select(fx.Int32(0), stage + 1), wrapped.select(phase ^ 1, phase)
+                line = mine.batch_q * reach.heads + from_head
+                which_part = (line * tiles + here.tile + row // m) * 2 + consumer
+                target = sums + fx.Int64(which_part) * (64 * columns)
+                nv.wgmma_wait(1, part_q)
+                if fx.const_expr(form.ordered):
+                    nv.named_barrier(2 + consumer, 128).sync()
+                    for j in fx.range_constexpr(columns // 8):
+                        fx.copy(four, in_fours[None, j], to_staged[None, member, j, consumer])
+                    nv.named_barrier(2 + consumer, 128).sync()
+                    if member == 0:
+                        add_in_turn(place, target, cast("fx.Pointer", turns) + which_part, mine.block, row, form, reach)
+                else:
+                    for j in fx.range_constexpr(columns // 8):
+                        nv.add_global(target + (member * 4 + 512 * j), in_fours[None, j].load())
+                nv.wgmma_wait(0, sums_k)
+                if member == 0:
+                    empty[stage].arrive()
+                stage, phase = next_stage, next_phase
+                if fx.const_expr(form.stays and stages != 2):
+                    done = done + 1
+            nv.wgmma_wait(0, sums_k, sums_v)
+            if fx.const_expr(form.stays):
+                # The other consumer may still be with them: the next ones come to the other place.
+                if member == 0:
+                    free[tile].arrive()
+                taken = taken + 1
+            start = fx.Int64(here.first_k) if form.packed_k else fx.Int64(mine.batch) * fx.Int64(reach.keys)
+            line = start * fx.Int64(reach.kv_heads) + fx.Int64(mine.head)
+            scale_k, scale_v = reach.scale, None
+            if fx.const_expr(drop is not None):
+                scale_v = cast("Drop", drop).factor
+                scale_k = scale_k * scale_v
+            for r in fx.range_constexpr(2):
+                if key + 8 * r < reach.keys:
+                    below = line + fx.Int64(key + 8 * r) * fx.Int64(reach.kv_heads)
+                    at_k, at_v = (below * n + member % 4 * 2 for n in (d, width))
+                    for j in fx.range_constexpr(max(d, width) // 8):
+                        one = [dtype(sums_k[(e, r, j), 0, 0] * scale_k) for e in range(2 if 8 * j < d else 0)]
+                        other = [
+                            dtype(times(sums_v[(e, r, j), 0, 0], scale_v)) for e in range(2 if 8 * j < width else 0)
+                        ]
+                        for to, start_of, pair in ((dk, at_k, one), (dv, at_v, other)):
+                            if fx.const_expr(len(pair) > 0):
+                                nv.store_global(to + (start_of + 8 * j), fx.Vector.from_elements(pair, dtype))
+
+
+class Own(NamedTuple):
+    """A tile of keys: its number among those of a sequence and a head, and where these are."""
+
+    block: fx.Int32
+    head: fx.Int32
+    batch: fx.Int32
+    batch_q: fx.Int32
+    batch_k: fx.Int32
+
+
+def tile_of(at: fx.Int32, own: Own, form: Sides, reach: Reach) -> Own:
+    """The tile of a number, heads behind each other; or the block's only one."""
+    if not form.stays:
+        return own
+    blocks = fx.ceildiv(reach.keys, ROWS)
+    line = at // blocks
+    batch = line // reach.kv_heads
+    return Own(at - line * blocks, line - batch * reach.kv_heads, batch, batch, batch)
 
 
 @flyc.jit
@@ -342,6 +399,7 @@ def hopper_backward(
     seed: fx.Int64,
     cut: fx.Int64,
     factor: fx.Float32,
+    processors: fx.Int32,
     form: fx.Constexpr[Sides],
     stream: fx.Stream = fx.Stream(None),
 ):
@@ -366,14 +424,16 @@ def hopper_backward(
         fx.get_iter(out), fx.get_iter(grad), fx.get_iter(lse), fx.get_iter(sides), fx.get_iter(sums), pointer_of(cu_q),
         form.sums, rows_q, heads, long, rows, batch_out, row_out, head_out, batch_grad, row_grad, head_grad,
     ).launch(grid=(fx.ceildiv(rows, 128 // lanes_of(form.dv)), *over), block=128, stream=stream)  # fmt: skip
-    reach = Reach(queries, keys, heads, kv_heads, right, left, scale)
+    reach, blocks = Reach(queries, keys, heads, kv_heads, right, left, scale), fx.ceildiv(keys, ROWS)
     backward_kernel(
         load_q, load_k, load_v, load_grad, load_sides, fx.get_iter(sums), pointer_of(turns), fx.get_iter(dk),
         fx.get_iter(dv), pointer_of(cu_q), pointer_of(cu_k), long // m if form.packed_q else None,
+        blocks * kv_heads * batches if form.stays else None,
         softcap if form.softcap else None,
         Drop(seed, cut, factor) if form.dropout else None, q.dtype, form, reach, value_attrs={"nvvm.minctasm": 1},
     ).launch(
-        grid=(fx.ceildiv(keys, ROWS), kv_heads, batches), block=128 * (CONSUMERS + 1), smem=form.smem, stream=stream
+        grid=fx.min(blocks * kv_heads * batches, processors) if form.stays else (blocks, kv_heads, batches),
+        block=128 * (CONSUMERS + 1), smem=form.smem, stream=stream,
     )  # fmt: skip
     units = fx.Int64(rows) * (d // UNIT) if form.packed_q else fx.Int64(lines) * fx.Int64(long) * (d // UNIT)
     if fx.const_expr(form.dropout):
