@@ -9,7 +9,6 @@ from xdsl.ir import OpResult as XOpResult
 
 from ..expr.emit.facade import Made, Stands
 from . import numbers
-from . import raw_values as raw_values
 from .attribute_classes import (
     DENSE_ARRAYS,
     ArrayAttr,

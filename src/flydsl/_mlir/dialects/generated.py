@@ -7,7 +7,6 @@ from typing import cast
 
 from ...expr.emit.facade import Made
 from .. import numbers
-from .. import raw_values as raw_values
 from ..build import class_of, function_of
 from ..signature import enums, functions, signatures
 
