@@ -15,6 +15,7 @@ from xdsl.printer import Printer
 from ..errors import DSLTypeError, DSLValueError
 from ..expr.emit.facade import Made
 from ..ir.emitter import new_block
+from ..ir.readable import readable
 from ..ir.values import add_argument
 from .insertion import Context, Location, emit, raw_context
 from .signature import by_op, snake
@@ -32,7 +33,7 @@ class Attributes(MutableMapping[str, Attribute]):
 
     def __getitem__(self, name: str) -> Attribute:
         found = self._op.properties.get(name)
-        return self._op.attributes[name] if found is None else found
+        return readable(self._op.attributes[name] if found is None else found)
 
     def __setitem__(self, name: str, value: Attribute) -> None:
         known = getattr(type(self._op), "get_irdl_definition", None)
@@ -208,7 +209,7 @@ class Operation_(OperationBase):
         if cls is None:
             raise DSLValueError(f"there is no operation '{name}'")
         values = [unwrap(v, f"operand {i} of '{name}'") for i, v in enumerate(operands or ())]
-        types = list(results or ())
+        types = [readable(t) for t in results or ()]
         known = getattr(cls, "get_irdl_definition", None)
         inherent: set[str] = set() if known is None else set(known().properties)
         given = dict(attributes or {})

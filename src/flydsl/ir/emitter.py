@@ -112,6 +112,16 @@ def make_data(cls: type[D], value: object) -> D:
     return made
 
 
+def add_field(attr: Attribute, name: str, value: object) -> None:
+    """Give a new attribute, which nobody has seen yet, a field beside those that it is compared by."""
+    _set(attr, name, value)
+
+
+def retype(value: SSAValue, type_: Attribute) -> None:
+    """Let the type of a value be an equal one."""
+    value._type = type_
+
+
 def blocks_in(region: Region) -> list[Block]:
     """The blocks of a region, one mostly: `region.blocks` asks for each in Python, and says the end by an exception."""
     found: list[Block] = []

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, SymbolRefAttr, UnitAttr, i32
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, SymbolRefAttr, UnitAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from ... import config
@@ -29,7 +29,7 @@ from ...expr.tensors.tiled import ThrCopy, ThrMma
 from ...expr.vector import Vector
 from ...ir.builder import i32_list, index
 from ...ir.emitter import new_block
-from ...ir.types import function_type
+from ...ir.types import function_type, i32
 from ...llvm.stub_abi import SIDE_BUFFERS_ATTRIBUTE
 from ...passes.pipeline import PRINTS, TILED_COPIES
 from ...target import GPUTarget
