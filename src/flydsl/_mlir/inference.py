@@ -13,6 +13,7 @@ from ..dialects.upstream import llvm
 from ..dialects.upstream.llvm.atomics import cmpxchg_type
 from ..errors import DSLTypeError
 from ..ir.builder import elem_of
+from ..ir.readable import readable
 from ..ir.types import dense_ints
 
 Rule = Callable[[Sequence[Attribute], Mapping[str, Attribute]], "list[Attribute]"]
@@ -105,7 +106,10 @@ RULES: dict[str, Rule] = {
 
 def infer(cls: type[Operation], operands: Sequence[SSAValue], props: Mapping[str, Attribute]) -> list[Attribute]:
     """The types of the results."""
-    types = [v.type for v in operands]
+    return [readable(type_) for type_ in _inferred(cls, [v.type for v in operands], props)]
+
+
+def _inferred(cls: type[Operation], types: Sequence[Attribute], props: Mapping[str, Attribute]) -> list[Attribute]:
     rule = RULES.get(cls.name)
     if rule is not None:
         return rule(types, props)

@@ -29,6 +29,7 @@ from ..expr.emit.trace import active, maybe_current
 from ..expr.emit.tracer import Tracer
 from ..ir.emitter import UNKNOWN, append, insert_after
 from ..ir.registry import make_context
+from ..ir.values import own
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -268,6 +269,8 @@ class InsertionPoint(metaclass=_HasCurrent):
 def emit(op: Operation, loc: object = None, ip: object = None) -> None:
     """Give a new op its location, and put it where `ip` says, or where ops go now."""
     op.location = location_of(loc)
+    for result in op.results:
+        own(result)
     if ip is not None:
         if not isinstance(ip, InsertionPoint):
             raise DSLTypeError(f"ip= must be an InsertionPoint, got {ip!r}")

@@ -16,6 +16,7 @@ from ..errors import DSLTypeError, DSLValueError
 from ..expr.assembly import note_raw_text
 from ..expr.emit.trace import current
 from ..expr.tensor import Tensor
+from ..ir.readable import readable
 from .insertion import emit
 from .memrefs import as_memref
 from .signature import Parameter, Signature
@@ -80,7 +81,7 @@ def type_of(signature: Signature, value: object) -> Attribute:
     found = getattr(value, "ir_type", value) if isinstance(value, type) else value
     if not isinstance(found, Attribute):
         raise DSLTypeError(f"'{signature.op}': expected a type, got {value!r}")
-    return found
+    return readable(found)
 
 
 def _order(signature: Signature) -> list[str]:

@@ -8,8 +8,6 @@ from xdsl.ir import BlockArgument as XBlockArgument
 from xdsl.ir import OpResult as XOpResult
 
 from ..expr.emit.facade import Made, Stands
-from . import numbers
-from . import raw_values as raw_values
 from .attribute_classes import (
     DENSE_ARRAYS,
     ArrayAttr,
@@ -95,5 +93,4 @@ __all__ = [
     "IntegerAttr", "IntegerType", "Location", "MLIRError", "MemRefType", "Module", "NameLoc", "NoneType", "OpResult",
     "OpView", "Operation", "RankedTensorType", "Region", "ShapedType", "StridedLayoutAttr", "StringAttr",
     "SymbolRefAttr", "SymbolTable", "TupleType", "Type", "TypeAttr", "UnitAttr", "UnknownLoc", "Value", "VectorType",
-    "numbers",
 ]  # fmt: skip

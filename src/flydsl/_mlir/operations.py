@@ -14,6 +14,9 @@ from xdsl.printer import Printer
 
 from ..errors import DSLTypeError, DSLValueError
 from ..expr.emit.facade import Made
+from ..ir.emitter import new_block
+from ..ir.readable import readable
+from ..ir.values import add_argument
 from .insertion import Context, Location, emit, raw_context
 from .signature import by_op, snake
 from .values import unwrap, wrap
@@ -30,7 +33,7 @@ class Attributes(MutableMapping[str, Attribute]):
 
     def __getitem__(self, name: str) -> Attribute:
         found = self._op.properties.get(name)
-        return self._op.attributes[name] if found is None else found
+        return readable(self._op.attributes[name] if found is None else found)
 
     def __setitem__(self, name: str, value: Attribute) -> None:
         known = getattr(type(self._op), "get_irdl_definition", None)
@@ -206,7 +209,7 @@ class Operation_(OperationBase):
         if cls is None:
             raise DSLValueError(f"there is no operation '{name}'")
         values = [unwrap(v, f"operand {i} of '{name}'") for i, v in enumerate(operands or ())]
-        types = list(results or ())
+        types = [readable(t) for t in results or ()]
         known = getattr(cls, "get_irdl_definition", None)
         inherent: set[str] = set() if known is None else set(known().properties)
         given = dict(attributes or {})
@@ -329,19 +332,19 @@ class Block:
     @staticmethod
     def create_at_start(parent: Region, arg_types: Sequence[Attribute] = (), arg_locs: object = None) -> Block:
         """A new first block of a region."""
-        made = XBlock(arg_types=arg_types)
+        made = new_block(arg_types)
         parent.raw.insert_block(made, 0)
         return Block(made)
 
     def create_after(self, *arg_types: Attribute, arg_locs: object = None) -> Block:
         """A new block behind this one."""
-        made = XBlock(arg_types=arg_types)
+        made = new_block(arg_types)
         cast(XRegion, self.raw.parent).insert_block_after(made, self.raw)
         return Block(made)
 
     def create_before(self, *arg_types: Attribute, arg_locs: object = None) -> Block:
         """A new block in front of this one."""
-        made = XBlock(arg_types=arg_types)
+        made = new_block(arg_types)
         cast(XRegion, self.raw.parent).insert_block_before(made, self.raw)
         return Block(made)
 
@@ -365,7 +368,7 @@ class Block:
 
     def add_argument(self, type: Attribute, loc: object = None) -> Made:
         """A new last argument."""
-        return wrap(self.raw.insert_arg(type, len(self.raw.args)))
+        return wrap(add_argument(self.raw, type))
 
     def append(self, operation: OperationBase) -> None:
         """Move an operation to its end."""
@@ -397,7 +400,7 @@ class BlockList(Sequence[Block]):
 
     def append(self, *types: Attribute, arg_locs: object = None) -> Block:
         """A new last block with arguments of these types."""
-        made = XBlock(arg_types=types)
+        made = new_block(types)
         self._region.add_block(made)
         return Block(made)
 

@@ -9,6 +9,7 @@ from xdsl.dialects import builtin
 from xdsl.ir import Attribute, TypeAttribute
 
 from ..expr.emit.facade import Made, Stands, anywhere
+from ..ir.readable import readable
 from .attributes import parse_type
 
 
@@ -83,7 +84,7 @@ _FLOATS = {
 
 
 def _float(name: str, text: str) -> type[Stands]:
-    type_ = parse_type(text)
+    type_ = readable(parse_type(text))
     get = staticmethod(anywhere(lambda: type_))
     return cast(
         "type[Stands]",

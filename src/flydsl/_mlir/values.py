@@ -18,10 +18,14 @@ from ..expr.emit.scalar_types import class_name_of
 from ..expr.numeric import Numeric, as_ir_value
 from ..expr.scalars.scalar_ops import CLASSES, STATIC, make
 from ..expr.vector import Vector
+from ..ir.emitter import retype
+from ..ir.readable import readable
+from ..ir.values import own
 
 
 def wrap(value: SSAValue) -> Made:
     """A value of the IR as one of the language, where it has a class for its type."""
+    retype(own(value), readable(value.type))
     type_: Attribute = value.type
     if isinstance(type_, VectorType):
         held = cast("VectorType[Attribute]", type_)

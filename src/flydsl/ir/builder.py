@@ -25,9 +25,6 @@ from xdsl.dialects.builtin import (
     IntegerType,
     Signedness,
     VectorType,
-    i1,
-    i32,
-    i64,
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
@@ -36,13 +33,10 @@ from . import arith
 from .emitter import UNKNOWN, emit1, emit_head, emit_regions, emitn, make_attribute, make_data, operands_of
 from .fold import check_range, fold_cmpi, fold_int, signed
 from .identity import IdentityCache
-from .types import bit_width, vector_type
+from .types import bit_width, i1, i32, i64, i128, index, vector_type
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import AnyFloat
-
-i128 = IntegerType(128)
-index = IndexType()
 
 
 def _by_name(*ops: type[Operation]) -> dict[str, type[Operation]]:

@@ -11,22 +11,13 @@ parts are known to be right.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
 from xdsl.dialects.builtin import UnknownLoc
-from xdsl.ir import (
-    Block,
-    BlockArgument,
-    Data,
-    Operation,
-    OpResult,
-    ParametrizedAttribute,
-    Region,
-    SSAValue,
-    SSAValues,
-    Use,
-)
+from xdsl.ir import Block, Data, Operation, ParametrizedAttribute, Region, SSAValue, SSAValues, Use
 from xdsl.irdl import IRDLOperation, OptPropertyDef
+
+from .values import BlockArgument, OpResult, own
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import LocationAttr
@@ -121,6 +112,16 @@ def make_data(cls: type[D], value: object) -> D:
     return made
 
 
+def add_field(attr: Attribute, name: str, value: object) -> None:
+    """Give a new attribute, which nobody has seen yet, a field beside those that it is compared by."""
+    _set(attr, name, value)
+
+
+def retype(value: SSAValue, type_: Attribute) -> None:
+    """Let the type of a value be an equal one."""
+    value._type = type_
+
+
 def blocks_in(region: Region) -> list[Block]:
     """The blocks of a region, one mostly: `region.blocks` asks for each in Python, and says the end by an exception."""
     found: list[Block] = []
@@ -147,8 +148,19 @@ def ops_in(block: Block) -> Iterator[Operation]:
             op = op._next_op
 
 
-SSA_CLASSES: Final = frozenset((OpResult, BlockArgument))
-"""What values are; `isinstance(x, SSAValue)` asks `ABCMeta`, which takes ten times as long as a look in here."""
+def new_block(types: Iterable[Attribute]) -> Block:
+    """A block with arguments, whose values compute."""
+    block = Block()
+    block._args = tuple(BlockArgument(t, block, i) for i, t in enumerate(types))
+    return block
+
+
+def _create(cls: type[Operation], **parts: Any) -> Operation:
+    """An op by xDSL's public constructor."""
+    op = cls.create(**parts)
+    for result in op.results:
+        own(result)
+    return op
 
 
 def append(block: Block, op: Operation) -> None:
@@ -246,7 +258,7 @@ def emitn(
 ) -> Operation:
     """Append an op with any number of results and no regions; give the op. `props` becomes the op's own dict."""
     if not FAST:
-        made = cls.create(operands=operands, result_types=types, properties=props, location=loc)
+        made = _create(cls, operands=operands, result_types=types, properties=props, location=loc)
         block.add_op(made)
         return made
     op = _make(block, cls, operands, types, props, loc)
@@ -271,7 +283,7 @@ def emit_head(
     if FAST:
         op = _make(block, cls, (), (type_,), props, loc)
     else:
-        op = cls.create(result_types=[type_], properties=props, location=loc)
+        op = _create(cls, result_types=[type_], properties=props, location=loc)
     insert_after(block, anchor, op)
     return op
 
@@ -294,7 +306,8 @@ def emit_regions(
         if attrs:
             op.attributes = attrs
     else:
-        op = cls.create(
+        op = _create(
+            cls,
             operands=operands,
             result_types=types,
             properties=props,

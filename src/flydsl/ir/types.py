@@ -6,11 +6,18 @@ import math
 from collections.abc import Iterable
 from typing import cast
 
+from xdsl.dialects import builtin
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, FunctionType, IndexType, IntAttr, IntegerType, VectorType
 from xdsl.ir import Attribute
 
 from .emitter import make_attribute, make_data
 from .identity import by_identity, by_identity_and_value
+from .readable import readable
+
+# Of values that users hold: they read the width as a number.
+i1, i8, i16, i32, i64 = (readable(t) for t in (builtin.i1, builtin.i8, builtin.i16, builtin.i32, builtin.i64))
+i128 = readable(IntegerType(128))
+index = readable(IndexType())
 
 
 def stored_bits(elem: Attribute) -> int:
@@ -50,7 +57,8 @@ def vector_type(elem: Attribute, count: int) -> VectorType:
     if found is None:
         shape = make_data(ArrayAttr, (make_data(IntAttr, count),))
         values = (elem, shape, _FIXED_LENGTH)
-        found = _vectors[elem, count] = make_attribute(VectorType, ("element_type", "shape", "scalable_dims"), values)
+        made = make_attribute(VectorType, ("element_type", "shape", "scalable_dims"), values)
+        found = _vectors[elem, count] = readable(made)
     return found
 
 

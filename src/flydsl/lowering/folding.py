@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from xdsl.dialects import ub
 from xdsl.dialects import vector as xvector
 from xdsl.dialects.builtin import VectorType
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ..dialects.upstream import llvm, vector
 from ..ir import arith
@@ -21,6 +21,7 @@ from ..ir.arith import ROUNDING_MODE
 from ..ir.builder import CASTS, FLOAT_BINARY, INT_BINARY, Builder, operands_of
 from ..ir.emitter import emit_head
 from ..ir.types import dense_ints, vector_type
+from ..ir.values import OP_RESULTS
 from . import folds
 from .lanes import lanes_in
 
@@ -92,8 +93,9 @@ class FoldingBuilder(Builder):
             here = len(self._open) - 1
             depth = 0
             depths = self._depths
+            value: Any
             for value in operands:
-                home: Any = value.op.parent if type(value) is OpResult else cast(BlockArgument, value).block
+                home = value.op.parent if type(value) in OP_RESULTS else value.block  # pyright: ignore[reportUnknownArgumentType]
                 known = depths.get(home, here)
                 if known > depth:
                     depth = known

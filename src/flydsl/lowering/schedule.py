@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from xdsl.ir import Block, Operation, OpResult, Region, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ..dialects.upstream import scf
 from ..ir.arith import ConstantOp
 from ..ir.dead_code import can_drop, is_pure
 from ..ir.emitter import blocks_in, relink
+from ..ir.values import OP_RESULTS
 
 _STAYS: dict[type[Operation], bool] = {}
 
@@ -79,7 +80,7 @@ def _drop_idle(otherwise: Region) -> None:
 def _demand(values: Any, block: Block, placed: set[int], order: list[Any], outside: list[SSAValue]) -> None:
     """Place the pure ops of a block that give values, each behind what it needs; note what comes from outside."""
     for value in values:
-        if type(value) is not OpResult:
+        if type(value) not in OP_RESULTS:
             if value.block is not block:
                 outside.append(value)
             continue
@@ -107,6 +108,6 @@ def _mark_needed(root: Any, needed: set[int]) -> None:
                     _mark_needed(op, needed)
                 if op.regions or id(op) in needed or not can_drop(type(op)):  # pyright: ignore[reportUnknownArgumentType]
                     for value in op._operands:
-                        if type(value) is OpResult:
+                        if type(value) in OP_RESULTS:
                             needed.add(id(value.op))
                 op = op._prev_op

@@ -8,10 +8,10 @@ from typing import cast
 from xdsl.dialects import func as ours
 from xdsl.dialects.builtin import FunctionType, StringAttr, SymbolRefAttr
 from xdsl.ir import Attribute, Region
-from xdsl.ir import Block as XBlock
 
 from ...errors import DSLTypeError
 from ...expr.emit.facade import Made
+from ...ir.emitter import new_block
 from ..build import results_of
 from ..insertion import InsertionPoint, emit
 from ..operations import Block, OpView
@@ -76,7 +76,7 @@ class FuncOp(OpView):
 
     def add_entry_block(self, arg_locs: object = None) -> Block:
         """Give it a body."""
-        made = XBlock(arg_types=cast(ours.FuncOp, self.raw).function_type.inputs.data)
+        made = new_block(cast(ours.FuncOp, self.raw).function_type.inputs.data)
         self.raw.regions[0].add_block(made)
         return Block(made)
 

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import cast
 
 from ...expr.emit.facade import Made
-from .. import numbers
-from .. import raw_values as raw_values
 from ..build import class_of, function_of
 from ..signature import enums, functions, signatures
 
@@ -41,4 +39,4 @@ def module(dialect: str, own: dict[str, object]) -> tuple[Callable[[str], Made],
     return get, names
 
 
-__all__ = ["module", "numbers"]
+__all__ = ["module"]

@@ -12,6 +12,7 @@ from xdsl.ir import Block as XBlock
 from ...dialects.upstream import scf as ours
 from ...expr.emit.facade import Made
 from ...expr.emit.trace import current
+from ...ir.emitter import new_block
 from ..insertion import InsertionPoint, emit
 from ..operations import Block, OpView
 from ..signature import by_op
@@ -83,7 +84,7 @@ class ForOp(OpView):
         bounds = [unwrap(_bound(b), "a bound of 'scf.for'") for b in (lower_bound, upper_bound, step)]
         given = iter_args.results if isinstance(iter_args, OpView) else cast("Sequence[object]", iter_args or ())
         carried = [unwrap(v, "a carried value of 'scf.for'") for v in given]
-        body = XBlock(arg_types=[bounds[0].type, *(v.type for v in carried)])
+        body = new_block([bounds[0].type, *(v.type for v in carried)])
         self.raw = ours.ForOp.create(
             operands=[*bounds, *carried], result_types=[v.type for v in carried], regions=[Region(body)]
         )

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, SymbolRefAttr, UnitAttr, i32
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, SymbolRefAttr, UnitAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from ... import config
@@ -28,7 +28,8 @@ from ...expr.tensors.algebra_values import AlgebraValue, IntTuple
 from ...expr.tensors.tiled import ThrCopy, ThrMma
 from ...expr.vector import Vector
 from ...ir.builder import i32_list, index
-from ...ir.types import function_type
+from ...ir.emitter import new_block
+from ...ir.types import function_type, i32
 from ...llvm.stub_abi import SIDE_BUFFERS_ATTRIBUTE
 from ...passes.pipeline import PRINTS, TILED_COPIES
 from ...target import GPUTarget
@@ -139,7 +140,7 @@ def trace_host(
         has_stream = isinstance(mine[-1], gpu.AsyncTokenType) if mine else has_stream
     if not has_stream:
         types.append(_TOKEN)
-    entry, device = Block(arg_types=types), Block()
+    entry, device = new_block(types), Block()
     kernels = gpu.ModuleOp.create(properties={"sym_name": StringAttr(KERNELS)}, regions=[Region(device)])
     frame = HostFrame(target, device, externs or Externs(), bounded)
     tracer.functions.append(frame)
@@ -259,7 +260,7 @@ def trace_kernel(
     if known is not None:
         return known
     symbol = frame.symbol(name, explicit_name)
-    entry = Block(arg_types=[one.value.type for one in taken])
+    entry = new_block(one.value.type for one in taken)
     inside: dict[str, Any] = {}
     kernel = KernelFrame(symbol, block_size)
     tracer.functions.append(kernel)

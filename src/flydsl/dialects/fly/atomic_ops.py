@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import i1
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, opt_prop_def, traits_def
 
+from ...ir.types import i1
 from .infer import Infer
 from .ops import FlyOp
 from .types import PointerType

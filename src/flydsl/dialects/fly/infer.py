@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, StringAttr, VectorType, i1, i8, i32, i64
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, StringAttr, VectorType
 from xdsl.ir import Attribute
 
 from ... import layout as L
 from ...errors import LayoutError
 from ...ir.enums import AddressSpace
-from ...ir.types import dense_ints, vector_type
+from ...ir.types import dense_ints, i1, i8, i32, i64, vector_type
 from ...layout import Basis, ComposedLayout, Dyn, Layout
 from . import atoms, types
 from .attrs import MmaOperandAttr

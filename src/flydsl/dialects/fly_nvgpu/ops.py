@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
-from xdsl.dialects.builtin import BoolAttr, IntegerAttr, StringAttr, VectorType, f16, i1, i16, i32, i64
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, StringAttr, f16
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition, opt_prop_def, prop_def, var_operand_def, var_result_def
 
 from ...errors import DSLCompileError
 from ...ir.builder import int_attr
+from ...ir.types import i1, i16, i32, i64, vector_type
 from ...target import since
 from ..fly.atom_lowering import AtomEmulation, AtomLowering, Operand
 from ..upstream import llvm, scf
@@ -79,8 +80,8 @@ KINDS: dict[str, Kind] = {
     "vote.any": Kind("llvm.nvvm.vote.any.sync", "uniform", i1),
     "cvt.e4m3x2": Kind("llvm.nvvm.ff.to.e4m3x2.rn", "mma_sync_fp8", i16),
     "cvt.e5m2x2": Kind("llvm.nvvm.ff.to.e5m2x2.rn", "mma_sync_fp8", i16),
-    "cvt.from_e4m3x2": Kind("llvm.nvvm.e4m3x2.to.f16x2.rn", "mma_sync_fp8", VectorType(f16, [2])),
-    "cvt.from_e5m2x2": Kind("llvm.nvvm.e5m2x2.to.f16x2.rn", "mma_sync_fp8", VectorType(f16, [2])),
+    "cvt.from_e4m3x2": Kind("llvm.nvvm.e4m3x2.to.f16x2.rn", "mma_sync_fp8", vector_type(f16, 2)),
+    "cvt.from_e5m2x2": Kind("llvm.nvvm.e5m2x2.to.f16x2.rn", "mma_sync_fp8", vector_type(f16, 2)),
 }
 """Operations by name. What they are on the cpu stack is in `cpu/emulation/nv.py`."""
 

@@ -18,6 +18,8 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 from ...dialects.upstream import scf
 from ...errors import DSLTypeError, DSLValueError, FlyDSLWarning
 from ...ir.builder import i1, i32, index
+from ...ir.emitter import new_block
+from ...ir.values import add_argument
 from ..emit.trace import current
 from ..emit.tracer import Tracer
 from ..numeric import Index, Int32, Numeric, as_numeric
@@ -170,7 +172,7 @@ def for_region(
     with Variables(names, body) as variables:
         carried_state = None if state is None else variables.add_state("init", state)
         inits = variables.leaves
-        block = Block(arg_types=[index if as_index else i32, *(v.type for v in inits)])
+        block = new_block([index if as_index else i32, *(v.type for v in inits)])
         counter = make(Index if as_index else Int32, block.args[0])
         with detached(block), tracer.region(block):
             variables.bind(block.args[1:])
@@ -225,7 +227,7 @@ def while_region(cond: Body, body: Body, names: Names) -> None:
         inits = variables.leaves
         for block in (before, inner):
             for value in inits:
-                block.insert_arg(value.type, len(block.args))
+                add_argument(block, value.type)
         with tracer.region(before):
             variables.bind(before.args)
             known = truth(cond())
@@ -237,7 +239,7 @@ def while_region(cond: Body, body: Body, names: Names) -> None:
             ]
         extra_leaves = [leaf for _, tree in extra for leaf in tree.leaves]
         for leaf in extra_leaves:
-            inner.insert_arg(leaf.type, len(inner.args))
+            add_argument(inner, leaf.type)
         with tracer.region(inner):
             variables.bind(inner.args)
             source = iter(inner.args[len(inits) :])

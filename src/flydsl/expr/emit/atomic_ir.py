@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import StringAttr, UnitAttr, i1
+from xdsl.dialects.builtin import StringAttr, UnitAttr
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.fly.atomic_ops import AtomicCASOp, AtomicRMWOp, FenceOp, QualifiedLoadOp, QualifiedStoreOp
 from ...dialects.fly.ops import OPS
+from ...ir.types import i1
 from ...target import CPU_NATIVE
 from ...target.scopes import scope_for
 from ..tensor import Pointer

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, ParamSpec, TypeAlias, TypeVar
 
 from ...errors import DSLTypeError
+from ...ir.readable import readable
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -29,7 +30,7 @@ class Facade(type):
     def __call__(cls, value: object, *_: object, **__: object) -> Made:
         if not cls._accepts(value):
             raise DSLTypeError(f"cannot cast {value} to {cls.__name__}")
-        return value
+        return readable(value)
 
     def isinstance(cls, value: object) -> bool:
         """Whether a type, attribute or value is of this class."""
@@ -51,12 +52,12 @@ class Stands(metaclass=Facade):
 
 
 def anywhere(method: Callable[P, T]) -> Callable[..., T]:
-    """A function that takes MLIR's `context=` and `loc=` too, which nothing here needs."""
+    """A function that also takes MLIR's `context=` and `loc=`, which nothing here needs; what it gives is readable."""
 
     def call(*args: P.args, **given: P.kwargs) -> T:
         given.pop("context", None)
         given.pop("loc", None)
-        return method(*args, **given)
+        return readable(method(*args, **given))
 
     call.__doc__, call.__name__ = method.__doc__, method.__name__
     return call

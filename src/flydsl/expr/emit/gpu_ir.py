@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import i1, i32, i64
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.upstream import gpu
 from ...dialects.upstream.gpu.warp import BallotOp
 from ...ir.builder import index as index_type
+from ...ir.types import i1, i32, i64
 from .trace import current
 
 _IDS = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from xdsl.dialects.builtin import BoolAttr, DictionaryAttr, IntegerType, StringAttr, VectorType, i1, i32, i64
+from xdsl.dialects.builtin import BoolAttr, DictionaryAttr, IntegerType, StringAttr, VectorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ... import layout as L
@@ -28,7 +28,7 @@ from ...dialects.fly.types import (
 from ...errors import DSLTypeError, DSLValueError
 from ...ir.builder import i32_list, int_attr
 from ...ir.enums import AddressSpace, GemmTraversalOrder, MmaOperand
-from ...ir.types import vector_type
+from ...ir.types import i1, i32, i64, vector_type
 from ...layout import Dyn
 from ..numeric import Boolean, Int32, Int64, Integer, Numeric, as_ir_value, as_numeric, dsl_class
 from ..tensor import Pointer, Tensor

@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from xdsl.dialects.builtin import IntegerAttr, StringAttr, i32
+from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialects.fly_cpu import CountOp
+from ...ir.types import i32
 from ...ir.user_code import REGION_MARK, is_user_code
 from .tracer import BOUNDARIES, Tracer
 

@@ -20,10 +20,11 @@ from importlib import import_module
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING
 
-from xdsl.dialects.builtin import IntegerAttr, StringAttr, i64
+from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Block
 
 from ...dialects.fly_cpu import CountOp
+from ...ir.types import i64
 from ...ir.user_code import REGION_MARK, is_user_code
 from .line_counts import CountingTracer
 

@@ -17,13 +17,14 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, cast
 
-from xdsl.dialects.builtin import AnyFloat, IntegerAttr, IntegerType, i32
+from xdsl.dialects.builtin import AnyFloat, IntegerAttr, IntegerType
 from xdsl.ir import Block, SSAValue
 
 from ... import layout as L
 from ...dialects.fly_cpu import LineOp
 from ...ir.enums import AddressSpace
 from ...ir.identity import by_identity
+from ...ir.types import i32
 from ...ir.user_code import REGION_MARK, is_user_code
 from ..numeric import Numeric
 from ..structs import StructValue

@@ -33,11 +33,6 @@ from xdsl.dialects.builtin import (
     f16,
     f32,
     f64,
-    i1,
-    i8,
-    i16,
-    i32,
-    i64,
 )
 from xdsl.dialects.utils.fast_math import FastMathFlag
 from xdsl.dialects.vector import CombiningKindAttr, CombiningKindFlag
@@ -48,19 +43,21 @@ from ...dialects.upstream.vector import FromElementsOp
 from ...errors import DSLTypeError
 from ...ir import arith
 from ...ir.arith import ROUNDING_MODE
-from ...ir.builder import Builder, i128, index, int_attr
+from ...ir.builder import Builder, int_attr
 from ...ir.enums import RoundingMode
 from ...ir.fold import check_range
-from ...ir.types import vector_type
+from ...ir.readable import readable
+from ...ir.types import i1, i8, i16, i32, i64, i128, index, vector_type
 from ..scalars.fastmath import SINGLE, FastMathFlags
 
-IR_TYPES: dict[str, Attribute] = {
+_TYPES: dict[str, Attribute] = {
     "i1": i1, "i4": IntegerType(4), "i8": i8, "i16": i16, "i32": i32, "i64": i64, "i128": i128, "index": index,
     "f16": f16, "bf16": bf16, "f32": f32, "f64": f64, "f8E5M2": f8E5M2, "f8E4M3": f8E4M3, "f8E4M3FN": f8E4M3FN,
     "f8E5M2FNUZ": f8E5M2FNUZ, "f8E4M3FNUZ": f8E4M3FNUZ, "f8E4M3B11FNUZ": f8E4M3B11FNUZ, "f8E8M0FNU": f8E8M0FNU,
     "f6E2M3FN": Float6E2M3FNType(),
     "f6E3M2FN": Float6E3M2FNType(), "f4E2M1FN": Float4E2M1FNType(),
 }  # fmt: skip
+IR_TYPES = {name: readable(type_) for name, type_ in _TYPES.items()}
 """IR scalar types by the text of the type."""
 
 _INT_NAMES = {1: "Boolean", 4: "Int4", 8: "Int8", 16: "Int16", 32: "Int32", 64: "Int64", 128: "Int128"}

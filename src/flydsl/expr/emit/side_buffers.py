@@ -9,6 +9,7 @@ from __future__ import annotations
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import BlockArgument
 
+from ...ir.values import add_argument
 from ...llvm.side_buffers import WORDS, declaration
 from ..numeric import Int64
 from ..tensor import Pointer
@@ -36,8 +37,7 @@ class SideBuffers:
         found = self._arguments.get(kind)
         if found is None:
             # Arguments that are added later stand behind this one.
-            entry = current().entry
-            found = self._arguments[kind] = entry.insert_arg(WORDS, len(entry.args))
+            found = self._arguments[kind] = add_argument(current().entry, WORDS)
         return Pointer(found, Int64)
 
     def details(self, kind: str) -> dict[str, object]:

@@ -13,6 +13,10 @@ from ...ir.emitter import UNKNOWN
 from ...ir.identity import IdentityCache
 from ...ir.locations import chain_location, chains, read_depth
 from ...ir.user_code import is_user_code
+from ...ir.values import use_language
+from ..numeric import as_dsl_value
+
+use_language(as_dsl_value)
 
 
 def user_location(depth: int = 1) -> Attribute | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr, IntegerType, StringAttr, i1, i32, i64
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr, IntegerType, StringAttr
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.fly_nvgpu import ops, tma
 from ...ir.builder import int_attr
-from ...ir.types import bit_width
+from ...ir.types import bit_width, i1, i32, i64
 from ..emit.trace import current
 
 _TRUE = BoolAttr.from_bool(True)

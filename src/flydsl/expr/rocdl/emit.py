@@ -6,17 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, cast
 
-from xdsl.dialects.builtin import (
-    BoolAttr,
-    DenseIntOrFPElementsAttr,
-    IntegerAttr,
-    IntegerType,
-    StringAttr,
-    UnitAttr,
-    i8,
-    i16,
-    i32,
-)
+from xdsl.dialects.builtin import BoolAttr, DenseIntOrFPElementsAttr, IntegerAttr, IntegerType, StringAttr, UnitAttr
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.fly.ops import OPS
@@ -32,6 +22,7 @@ from ...dialects.upstream.llvm.values import PoisonOp
 from ...ir import arith
 from ...ir.builder import i32_list, int_attr
 from ...ir.enums import AddressSpace
+from ...ir.types import i8, i16, i32
 from ..emit.ir import LLVM_SPACES, int_to_pointer, materialise, wrap
 from ..emit.trace import current
 from ..numeric import Int32, Int64, as_numeric

@@ -74,9 +74,11 @@ def recast_type(src_type: Attribute, res_elem_type: ElementLike) -> Attribute:
     """A type like another one, with other elements."""
     from xdsl.dialects.builtin import VectorType
 
+    from ...ir.readable import readable
+
     elem = element_type(res_elem_type)
     return (
-        VectorType(elem, cast("VectorType[Attribute]", src_type).get_shape())
+        readable(VectorType(elem, cast("VectorType[Attribute]", src_type).get_shape()))
         if isinstance(src_type, VectorType)
         else elem
     )

@@ -19,8 +19,9 @@ from ...dialects.upstream import gpu, scf, vector
 from ...ir import arith
 from ...ir.builder import operands_of
 from ...ir.dead_code import is_pure
-from ...ir.emitter import SSA_CLASSES, blocks_in, ops_in
+from ...ir.emitter import blocks_in, ops_in
 from ...ir.types import bit_width, dense_ints
+from ...ir.values import SSA_CLASSES
 from ...lowering.folding import FoldingBuilder, slice_start
 from ...lowering.lanes import Lanes, lanes_in
 from ...lowering.rebuild import Handler, Rebuilder

@@ -44,9 +44,9 @@ from ...dialects.fly.types import (
 from ...errors import DSLCompileError, LayoutError
 from ...ir import arith
 from ...ir.builder import Builder, i32_list, i64, i64_list, int_attr, operands_of
-from ...ir.emitter import SSA_CLASSES
 from ...ir.enums import AddressSpace
 from ...ir.types import bit_width
+from ...ir.values import SSA_CLASSES
 from ...layout import Basis, ComposedLayout, Dyn, Layout, ValueLeaf
 from ...layout.memo import memo
 from ...lowering.atom_state import (

@@ -18,6 +18,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 
 from ....ir.op_text import type_after, write
+from ....ir.readable import readable
 from ....ir.types import dense_ints
 from ..keyword_attr import parse_word
 from ..op_text import parse_dict, parse_types, print_dict
@@ -37,7 +38,7 @@ def ptr(space: int = 0) -> LLVMPointerType:
     """Interned `!llvm.ptr<space>`."""
     found = _pointers.get(space)
     if found is None:
-        found = _pointers[space] = LLVMPointerType(IntAttr(space) if space else NoneAttr())
+        found = _pointers[space] = readable(LLVMPointerType(IntAttr(space) if space else NoneAttr()))
     return found
 
 

@@ -12,8 +12,8 @@ from ....dialects.fly.semantics import View
 from ....dialects.fly.types import MemRefData, PointerType
 from ....dialects.fly_rocdl.buffer import is_buffer
 from ....ir.builder import operands_of
-from ....ir.emitter import SSA_CLASSES
 from ....ir.enums import AddressSpace
+from ....ir.values import SSA_CLASSES
 from ....layout import Dyn, IntTuple
 from ....lowering import atom_state
 from ....lowering.atom_state import ATOM_TYPES

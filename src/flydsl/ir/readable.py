@@ -1,0 +1,222 @@
+"""Numbers inside types and attributes as Python numbers.
+
+xDSL holds the width of an integer type or the shape of a vector type in attributes; MLIR's bindings give an `int` and
+a list. `readable(t)` is an object of the very class of `t`, equal to it and with its hash, whose numbers act as what
+they hold: `t.width // 8`, `v.type.shape == [4]`, `range(t.shape[0])`. It also has the members that MLIR's bindings have
+and xDSL does not, such as `rank`. What users get to see is made so: the types of the language and what `flydsl._mlir`
+hands out. Nobody in the compiler has to tell the two apart.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar, cast
+
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    ArrayAttr,
+    DictionaryAttr,
+    FloatData,
+    IntAttr,
+    IntegerType,
+    MemRefType,
+    ShapedType,
+    Signedness,
+    StringAttr,
+    SymbolRefAttr,
+    TensorType,
+    VectorType,
+)
+from xdsl.ir import Attribute, Data, ParametrizedAttribute
+
+from .emitter import add_field, make_attribute, make_data
+from .identity import by_identity
+
+A = TypeVar("A")
+
+
+class Stand:
+    """In the place of an attribute of xDSL's, of whose class it says it is: xDSL asks for `__class__` and `data`.
+
+    A subclass could be told apart, and xDSL allows none.
+    """
+
+    __slots__ = ("data", "held")
+
+    def __init__(self, held: Data[Any]):
+        self.held = held
+        self.data: Any = held.data
+
+    @property
+    def __class__(self) -> type[Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return type(self.held)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.held, name)
+
+    def __hash__(self) -> int:
+        return hash(self.held)
+
+    def __bool__(self) -> bool:
+        return bool(self.held)
+
+    def __str__(self) -> str:
+        return str(self.held)
+
+    def __repr__(self) -> str:
+        return repr(self.held)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.held,)
+
+
+class Number(Stand):
+    """A number: `IntAttr` or `FloatData`."""
+
+    __slots__ = ()
+    __hash__ = Stand.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self.data == other if isinstance(other, int | float) else self.held == other
+
+    def __int__(self) -> int:
+        return int(self.data)
+
+    def __float__(self) -> float:
+        return float(self.data)
+
+    def __neg__(self) -> int | float:
+        return -self.data
+
+    def __abs__(self) -> int | float:
+        return abs(self.data)
+
+    def __format__(self, spec: str) -> str:
+        """A format is what a message is made with; text stays that of an attribute."""
+        return format(self.data, spec)
+
+
+def _plain(x: object) -> object:
+    return cast("Data[object]", x).data if isinstance(x, IntAttr | FloatData) else x
+
+
+def _define() -> None:
+    for name in "add sub mul floordiv truediv mod pow lshift rshift and_ or_ xor lt le gt ge".split():
+        compute = cast("Callable[[object, object], object]", getattr(operator, name))
+        word = name.rstrip("_")
+
+        def operate(a: object, b: object, compute: Callable[[object, object], object] = compute) -> object:
+            return compute(_plain(a), _plain(b))
+
+        def reflected(a: object, b: object, compute: Callable[[object, object], object] = compute) -> object:
+            return compute(_plain(b), _plain(a))
+
+        setattr(Number, f"__{word}__", operate)
+        if name not in ("lt", "le", "gt", "ge"):
+            setattr(Number, f"__r{word}__", reflected)
+
+
+_define()
+
+
+class Int(Number):
+    """An integer, also as an index."""
+
+    __slots__ = ()
+
+    def __index__(self) -> int:
+        return int(self.data)
+
+
+class Array(Stand):
+    """A list: `ArrayAttr`."""
+
+    __slots__ = ()
+    __hash__ = Stand.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, list | tuple):
+            return list(self.data) == list(cast("Sequence[object]", other))
+        return self.held == other
+
+    def __getitem__(self, i: Any) -> Any:
+        return self.data[i]
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.data)
+
+
+# --- members of MLIR's bindings ---------------------------------------------------------------------------------------
+
+
+class Truth(int):
+    """A truth value, also where xDSL has a method of the name and calls it."""
+
+    def __call__(self) -> bool:
+        return bool(self)
+
+
+def _members(attr: Any) -> dict[str, object]:
+    """What MLIR's bindings have, and xDSL has nothing that the compiler looks for under its name."""
+    if isinstance(attr, StringAttr):
+        return {"value": attr.data}
+    if isinstance(attr, SymbolRefAttr):
+        return {"value": attr.string_value()}
+    if isinstance(attr, AnyFloat):
+        return {"width": attr.bitwidth}
+    if isinstance(attr, IntegerType):
+        sign = cast("IntegerType[int, Signedness]", attr).signedness.data
+        return {
+            "is_signless": sign is Signedness.SIGNLESS,
+            "is_signed": sign is Signedness.SIGNED,
+            "is_unsigned": sign is Signedness.UNSIGNED,
+        }
+    if isinstance(attr, VectorType | MemRefType | TensorType):
+        shape = cast(ShapedType, attr).get_shape()
+        return {"rank": len(shape), "has_static_shape": Truth(all(n >= 0 for n in shape))}
+    return {}
+
+
+# --- the attributes ---------------------------------------------------------------------------------------------------
+
+
+@by_identity
+def _readable(attr: Attribute) -> object:
+    kind: type = type(attr)
+    if kind is IntAttr:
+        return Int(cast(IntAttr, attr))
+    if kind is FloatData:
+        return Number(cast(FloatData, attr))
+    if kind is ArrayAttr:
+        return Array(make_data(ArrayAttr, tuple(map(readable, cast("ArrayAttr[Attribute]", attr).data))))
+    if kind is DictionaryAttr:
+        entries = cast(DictionaryAttr, attr).data
+        inside = {name: readable(value) for name, value in entries.items()}
+        return attr if all(inside[name] is value for name, value in entries.items()) else DictionaryAttr(inside)
+    more = _members(attr)
+    known = more.keys() <= vars(attr).keys()
+    if isinstance(attr, ParametrizedAttribute):
+        names = tuple(name for name, _ in attr.get_irdl_definition().parameters)
+        old = [cast(Attribute, getattr(attr, name)) for name in names]
+        values = [readable(value) for value in old]
+        if known and all(map(operator.is_, values, old)):
+            return attr
+        made: Attribute = make_attribute(type(attr), names, values)
+    elif known:
+        return attr
+    else:
+        made = make_data(cast("type[Data[Any]]", kind), cast("Data[object]", attr).data)
+    for name, value in more.items():
+        add_field(made, name, value)
+    return made
+
+
+def readable(attr: A) -> A:
+    """An equal attribute of the same class whose numbers are Python's; anything else is itself."""
+    if not isinstance(attr, Attribute) or isinstance(attr, Stand):
+        return attr
+    return cast(A, _readable(attr))
