@@ -29,7 +29,7 @@ WORDS = ["call: permute_tokens", "dequantize_weight", "vector_add", "all_gather-
 """Of every kind: calls with keywords, with weights in an object, of cases; and numbers."""
 
 
-@pytest.mark.parametrize("words", [WORDS, pytest.param([], marks=pytest.mark.slow)])
+@pytest.mark.parametrize("words", [WORDS, pytest.param(["call:", "case:"], marks=pytest.mark.slow)])
 def test_the_program_without_a_gpu(words: list[str]):
     """On the cpu stack nothing but the device differs."""
     done = subprocess.run([sys.executable, PROGRAM, "--device", "cpu", *words], capture_output=True, text=True)
