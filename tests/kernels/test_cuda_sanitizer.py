@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.cuda
 PROGRAM = Path(__file__).with_name("every_cuda_kernel.py")
 
 
+@pytest.mark.cuda
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
 def test_nothing_is_reported(tool: str):
     sanitizer = shutil.which("compute-sanitizer")
@@ -23,3 +23,15 @@ def test_nothing_is_reported(tool: str):
     print(done.stdout[-4000:], done.stderr[-2000:])
     assert done.returncode == 0 and "done" in done.stdout
     assert "ERROR SUMMARY: 0 errors" in done.stdout or "RACECHECK SUMMARY: 0 hazards" in done.stdout
+
+
+WORDS = ["call: permute_tokens", "dequantize_weight", "vector_add", "all_gather-"]
+"""Of every kind: calls with keywords, with weights in an object, of cases; and numbers."""
+
+
+@pytest.mark.parametrize("words", [WORDS, pytest.param(["call:", "case:"], marks=pytest.mark.slow)])
+def test_the_program_without_a_gpu(words: list[str]):
+    """On the cpu stack nothing but the device differs."""
+    done = subprocess.run([sys.executable, PROGRAM, "--device", "cpu", *words], capture_output=True, text=True)
+    print(done.stdout[-4000:], done.stderr[-2000:])
+    assert done.returncode == 0 and "done" in done.stdout

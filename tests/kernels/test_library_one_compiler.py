@@ -14,7 +14,7 @@ from flydsl.passes.pipeline import PassSpec
 from flydsl.runtime.device_runtime import reset_device_runtime
 from flydsl.target import gpu_backend_of_arch
 
-from .schedules.library import CALLS
+from .library.calls import CALLS
 
 ALWAYS = {
     ("matmul of blocks with scales", "gpu"),
@@ -27,8 +27,8 @@ ALWAYS = {
 
 
 def cases() -> Iterator[object]:
-    for name, call in CALLS.items():
-        for where in ("cpu", "gpu") if call.arch != "native" else ("cpu",):
+    for name in CALLS:
+        for where in ("cpu", "gpu"):
             marks = () if (name, where) in ALWAYS else (pytest.mark.slow,)
             yield pytest.param(name, where, marks=marks, id=f"{name}-{where}")
 

@@ -14,7 +14,7 @@ from tests.kernels.matmul_checks import bound, matrix, poisoned
 
 import flydsl.compiler as flyc
 from flydsl.errors import DSLTypeError, DSLValueError
-from flydsl.kernels import MxMatrix, dequantize_mx, matmul, preshuffle_weight, quantize_mx
+from flydsl.kernels import MxMatrix, PreshuffledWeight, dequantize_mx, matmul, preshuffle_weight, quantize_mx
 from flydsl.kernels.matmul.amd.entry import amd_matmul
 from flydsl.kernels.matmul.amd.kernel import Form, Tile
 from flydsl.kernels.matmul.amd.mx import TILE, pack_scales
@@ -179,6 +179,8 @@ def test_refusals(emulate):
         preshuffle_weight(np.zeros((4, 4), "i4"))
     with pytest.raises(DSLValueError, match="a has 5 columns and b has 4 rows"):
         matmul(np.zeros((2, 5), "f4"), preshuffle_weight(np.zeros((4, 4), "f4")))
+    with pytest.raises(DSLValueError, match=r"data of PreshuffledWeight\(4 x 4, float32\) has the shape \(16, 32\)"):
+        PreshuffledWeight(np.zeros((15, 32), "f4"), (4, 4))
 
 
 # --- the choice of a tile -----------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -150,6 +152,7 @@ def test_what_is_refused(rng: np.random.Generator, emulate):
         (lambda: quantize_weight(w, 3), "4 or 8 bits, got 3"),
         (lambda: quantize_weight(w, 4, 48), "group is 32, 64 or a multiple of 128, got 48"),
         (lambda: quantize_weight(w, 4, scales=torch.ones(2, 5)), r"the shape \[1, 5\], got float32\[2, 5\]"),
+        (lambda: replace(packed, data=packed.data[:, :, :-1]), r"data of .* has the shape \(1, 1, [0-9]+\), got"),
         (lambda: matmul(a[:, :39], packed), "39 columns and b has 40 rows"),
         (lambda: matmul(a, packed, scale_b=one), "scales of their own"),
         (lambda: matmul(a, packed, bias=torch.ones(4)), "each of the 5 columns"),

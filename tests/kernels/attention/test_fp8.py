@@ -89,8 +89,9 @@ def test_sums_of_ones(
     q, k = q.float().abs().to(FP8), (sign * k.float().abs()).to(FP8)
     out = attention(q, k, v, causal=causal)
     assert isinstance(out, torch.Tensor)
-    want, _, _ = oracle(q.float(), k.float(), v.float(), causal=causal)
-    assert (out.double() - want).norm() <= 0.04 * want.norm()
+    want, _, size = oracle(q.float(), k.float(), v.float(), causal=causal)
+    assert (out.double() - want).abs().le(2.0**-4 * size + 2.0**-8 * want.abs() + 1e-5).all()
+    assert (out.double() - want).norm() <= 0.04 * want.norm(), "rounding has no direction"
     # What is lost by rounding is missing in both sums: the mean of values stays.
     ones = torch.ones(1, 300, 1, 80).to(FP8)
     torch.testing.assert_close(

@@ -1,8 +1,7 @@
-"""Every kernel of `flydsl.kernels` with small calls of it.
+"""Kernels of `flydsl.kernels` that are called by themselves, with small calls, their numbers and all their targets.
 
-The tests of what holds for all kernels (numbers, checked mode, sanitizer, spills, extents, every target) go through
-`CASES`. A new kernel brings cases in a file of this folder, under the name `CASES`; it is listed nowhere else, and a
-test tells when it has none.
+A new one brings cases in a file of this folder, under the name `CASES`; it is listed nowhere else, and a test tells
+when it has none. `calls` has a call for each kernel of the library, also for those behind functions.
 """
 
 from __future__ import annotations
@@ -34,6 +33,7 @@ def _cases() -> tuple[Case, ...]:
     return tuple(
         case
         for module in pkgutil.iter_modules(__path__)
+        if not module.ispkg
         for case in getattr(importlib.import_module(f"{__name__}.{module.name}"), "CASES", ())
     )
 

@@ -1,6 +1,6 @@
 """Explore the schedules of every kernel of the library: `python -m tests.kernels.schedules [part of a name ...]`.
 
-The tests do that for those calls of `library.py` that are quick.
+The tests do that for those calls of `tests/kernels/library/calls` that are quick.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import time
 
 os.environ.setdefault("FLYDSL_COMPILE_BACKEND", "cpu")
 
-from .library import CALLS, explore  # noqa: E402  The backend is chosen first.
+from ..library.calls import CALLS  # noqa: E402  The backend is chosen first.
+from .library import explore  # noqa: E402
 
 
 def main(wanted: list[str]) -> int:

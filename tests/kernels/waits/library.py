@@ -12,8 +12,9 @@ import numpy as np
 import flydsl.compiler as flyc
 import flydsl.kernels as k
 
-from ..schedules.library import CALLS as EXPLORED
-from ..schedules.library import Call, bf16
+from ..library.calls import CALLS as EXPLORED
+from ..library.calls import Call
+from ..library.calls.call import bf16
 
 MOST = 500
 NUMBERS = np.zeros(MOST + 1, np.int32)

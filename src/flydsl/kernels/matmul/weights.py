@@ -30,6 +30,11 @@ class QuantizedWeight(Generic[Held]):
     shape: tuple[int, int]
     form: Weights
 
+    def __post_init__(self) -> None:
+        found, wanted = tuple(self.data.shape), packed_shape(*self.shape, self.form)
+        if found != wanted:
+            raise DSLValueError(f"QuantizedWeight: data of {self!r} has the shape {wanted}, got {found}")
+
     @property
     def bits(self) -> int:
         return self.form.bits
@@ -41,6 +46,11 @@ class QuantizedWeight(Generic[Held]):
     def __repr__(self) -> str:
         k, n = self.shape
         return f"QuantizedWeight({k} x {n}, {self.bits} bits, group={self.group}, {self.form.scale} scales)"
+
+
+def packed_shape(k: int, n: int, form: Weights) -> tuple[int, int, int]:
+    """Blocks of columns, blocks of rows, and the words of one."""
+    return -(-n // HIGH), -(-k // DEEP), form.block_bytes // 4
 
 
 def quantize_weight(
@@ -93,7 +103,7 @@ def quantize_weight(
 
         kind, found = given.dtype, packed(scales)
     form = Weights(bits, group, kind)
-    data = empty(w, (-(-n // HIGH), -(-k // DEEP), form.block_bytes // 4), "int32", what)
+    data = empty(w, packed_shape(k, n, form), "int32", what)
     if k and n:
         pack_weight(in_line(w), found, data, k, n, step, column, form, **more)
     return QuantizedWeight(cast("ArrayT", data), (k, n), form)

@@ -27,9 +27,21 @@ class PreshuffledWeight(Generic[Held]):
     """(N, K), both rounded up: see `shuffled`."""
     shape: tuple[int, int]
 
+    def __post_init__(self) -> None:
+        data = describe("data", self.data, "PreshuffledWeight")
+        wanted = padded_shape(*self.shape, data.itemsize)
+        if data.shape != wanted:
+            raise DSLValueError(f"PreshuffledWeight: data of {self!r} has the shape {wanted}, got {data.shape}")
+
     def __repr__(self) -> str:
         k, n = self.shape
         return f"PreshuffledWeight({k} x {n}, {describe('data', self.data).dtype})"
+
+
+def padded_shape(k: int, n: int, itemsize: int) -> tuple[int, int]:
+    """Rows and elements of a row: whole tiles of the instruction."""
+    unit = LINE // itemsize
+    return -(-n // HIGH) * HIGH, -(-k // unit) * unit
 
 
 def preshuffle_weight(w: ArrayT) -> PreshuffledWeight[ArrayT]:
@@ -48,8 +60,7 @@ def preshuffle_weight(w: ArrayT) -> PreshuffledWeight[ArrayT]:
         known = (name for name in TYPES if name not in ("int32", "int64"))
         raise DSLTypeError(f"preshuffle_weight: w is {', '.join(known)}, got {array.dtype}")
     k, n = array.shape
-    unit = LINE // array.itemsize
-    rows, depth = -(-n // HIGH) * HIGH, -(-k // unit) * unit
+    rows, depth = padded_shape(k, n, array.itemsize)
     if is_torch(w):
         torch = sys.modules["torch"]
         padded = torch.zeros((rows, depth), dtype=w.dtype, device=w.device)

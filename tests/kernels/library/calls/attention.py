@@ -1,0 +1,133 @@
+"""Attention and its gradients."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+
+import flydsl.compiler as flyc
+import flydsl.kernels as k
+from flydsl.kernels.attention import attention_backward
+from flydsl.kernels.attention.amd.entry import amd_attention
+from flydsl.kernels.attention.amd.plan import machine_for
+from flydsl.kernels.attention.amd.tile import Tile as AmdTile
+from flydsl.kernels.attention.combine import combine
+from flydsl.kernels.attention.plain import Kind
+
+from .call import HOPPER, Call, bf16, f32, room
+
+
+def backward(dtype: torch.dtype, n: int, d: int) -> tuple[Any, ...]:
+    q, keys, v, grad = (torch.randn(1, n, 1, d).to(dtype) for _ in range(4))
+    out, lse = k.attention(q, keys, v, return_lse=True)
+    return attention_backward, grad, q, keys, v, out, lse
+
+
+def packed_backward(d: int) -> tuple[Any, ...]:
+    """Two sequences, whose ends are inside of steps."""
+    q, keys, v, grad = (torch.randn(90, 1, d).bfloat16() for _ in range(4))
+    cu: Any = dict.fromkeys(("cu_seqlens_q", "cu_seqlens_k"), torch.tensor([0, 20, 90], dtype=torch.int32))
+    out, lse = k.attention(q, keys, v, return_lse=True, **cu)
+    return partial(attention_backward, **cu), grad, q, keys, v, out, lse
+
+
+def combined() -> tuple[Any, ...]:
+    """Three parts of the keys."""
+    parts, heights, out = f32(3, 1, 2, 5, 64), f32(3, 1, 2, 5), room(1, 5, 2, 64, dtype=torch.bfloat16)
+    return combine, parts, heights, out, None, None, 3, 1, 5, 2, *(out.stride(i) for i in range(3)), 64, False
+
+
+def amd_attention_of() -> tuple[Any, ...]:
+    """Three steps of keys, the last of which has an end, in the smallest tile."""
+    machine = machine_for(flyc.get_backend().target, "bfloat16", 2, 32)
+    assert machine is not None
+    tile = AmdTile(32, 32, 32, 16, 2)
+    q, keys, v, out = bf16(20, 32), bf16(70, 32), bf16(70, 32), room(20, 32, dtype=torch.bfloat16)
+    strides = (0, 32, 32) * 4
+    numbers = (1, 20, 70, 1, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0)
+    kind = Kind(32, 32, False, True, False, False, False)
+    arrays = (x.reshape(-1) for x in (q, keys, v, out))
+    rest = (0, 0, 0, 0, 20, 20, 0, 0, 0, 0, 0, 0, 32**-0.5, 0.0, 32**-0.5, 0, 0, 1.0)
+    return amd_attention, *arrays, room(20), *[None] * 10, *numbers, *strides, *rest, tile, machine, kind
+
+
+CALLS: dict[str, Call] = {
+    "attention": Call(
+        HOPPER,
+        lambda: (k.attention, bf16(1, 64, 1, 64), bf16(1, 96, 1, 64), bf16(1, 96, 1, 64)),
+        "attention.hopper.attention_kernel",
+        False,
+    ),
+    "attention with dropout": Call(
+        HOPPER,
+        lambda: (partial(k.attention, dropout=0.3, seed=4), bf16(1, 128, 1, 64), *(bf16(1, 96, 1, 64) for _ in "kv")),
+        "attention.hopper.attention_kernel",
+        False,
+    ),
+    "attention of fp8": Call(
+        HOPPER,
+        lambda: (k.attention, *(f32(1, 64, 1, 64).to(torch.float8_e4m3fn) for _ in range(3))),
+        "attention.values.turn_kernel attention.hopper.attention_kernel",
+        False,
+    ),
+    "attention by mma": Call(
+        "sm_80",
+        lambda: (k.attention, bf16(1, 20, 1, 32), bf16(1, 40, 1, 32), bf16(1, 40, 1, 32)),
+        "attention.matrix.matrix_kernel",
+        False,
+    ),
+    **{
+        f"attention on {arch}": Call(arch, amd_attention_of, "attention.amd.kernel.amd_attention_kernel", False)
+        for arch in ("gfx942", "gfx950", "gfx1201")
+    },
+    "attention of f32": Call(
+        HOPPER,
+        lambda: (k.attention, f32(1, 20, 1, 16), f32(1, 24, 1, 16), f32(1, 24, 1, 16)),
+        "attention.plain.plain_kernel",
+    ),
+    "parts of attention": Call(HOPPER, combined, "attention.combine.combine_kernel"),
+    "attention_backward": Call(
+        HOPPER,
+        lambda: backward(torch.bfloat16, 64, 64),
+        "attention.rounding.sides_kernel attention.hopper_backward.backward_kernel attention.rounding.round_kernel",
+        False,
+    ),
+    "attention_backward of packed sequences": Call(
+        HOPPER,
+        lambda: packed_backward(96),
+        "attention.rounding.sides_kernel attention.hopper_backward.backward_kernel attention.rounding.round_kernel",
+        False,
+    ),
+    "attention_backward of long rows": Call(
+        HOPPER,
+        lambda: backward(torch.bfloat16, 64, 136),
+        "attention.rounding.sides_kernel attention.wide.hopper.wide_kernel attention.rounding.round_kernel",
+        False,
+    ),
+    "attention_backward of f32": Call(
+        HOPPER,
+        lambda: backward(torch.float32, 20, 16),
+        "attention.plain_backward.delta_kernel attention.plain_backward.gradient_kernel",
+        False,
+    ),
+    "mla_decode": Call(
+        HOPPER,
+        lambda: (partial(k.mla_decode, dv=128), bf16(1, 1, 16, 192), bf16(1, 64, 192)),
+        "attention.latent.hopper.latent_kernel",
+        False,
+    ),
+    "mla_decode of fp8": Call(
+        HOPPER,
+        lambda: (partial(k.mla_decode, dv=128), bf16(1, 1, 16, 192), f32(1, 64, 192).to(torch.float8_e4m3fn)),
+        "attention.latent.hopper.latent_kernel",
+        False,
+    ),
+    "mla_decode by threads": Call(
+        "sm_80",
+        lambda: (partial(k.mla_decode, dv=64), bf16(1, 1, 4, 96), bf16(1, 32, 96)),
+        "attention.latent.plain.plain_latent_kernel",
+        False,
+    ),
+}
