@@ -13,12 +13,16 @@ PROGRAM = Path(__file__).with_name("every_cuda_kernel.py")
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
-def test_nothing_is_reported(tool: str):
+@pytest.mark.parametrize(
+    ("tool", "without"), [("memcheck", []), ("racecheck", ["factors by lanes", "grouped_matmul of fp8"])]
+)
+def test_nothing_is_reported(tool: str, without: list[str]):
+    """What racecheck cannot see is left to the explored schedules: see `HANDED_ON` of the program."""
     sanitizer = shutil.which("compute-sanitizer")
     if sanitizer is None:
         pytest.skip("no compute-sanitizer here")
     command = [sanitizer, "--tool", tool, "--error-exitcode", "9", sys.executable, str(PROGRAM)]
+    command += [f"--without={word}" for word in without]
     done = subprocess.run(command, capture_output=True, text=True)
     print(done.stdout[-4000:], done.stderr[-2000:])
     assert done.returncode == 0 and "done" in done.stdout

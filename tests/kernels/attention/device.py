@@ -180,6 +180,9 @@ CALLS: dict[str, Call] = {
     "backward 80": backward((1, 140, 150, 2, 1, 80, 80), HALF),
     "backward 96": backward((1, 200, 300, 2, 1, 96, 96), causal=True),
     "backward 128": backward((2, 200, 333, 2, 1, 128, 128)),
+    # More tiles of keys than there are multiprocessors.
+    "backward 96 in blocks that stay": backward((3, 150, 400, 14, 14, 96, 96), HALF),
+    "backward 128 in blocks that stay": backward((2, 330, 650, 40, 20, 128, 128)),
     "backward 128, deterministic": backward((1, 200, 260, 2, 2, 128, 128), causal=True, deterministic=True),
     "backward 128 with dropout": backward((1, 130, 200, 2, 1, 128, 128), dropout=0.25, seed=5),
     "backward 128 with a cap": backward((1, 130, 200, 2, 1, 128, 128), softcap=2.0),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -23,6 +25,20 @@ def backward(dtype: torch.dtype, n: int, d: int) -> tuple[Any, ...]:
     q, keys, v, grad = (torch.randn(1, n, 1, d).to(dtype) for _ in range(4))
     out, lse = k.attention(q, keys, v, return_lse=True)
     return attention_backward, grad, q, keys, v, out, lse
+
+
+def staying_backward() -> tuple[Any, ...]:
+    """Four equal tiles of keys for one multiprocessor."""
+    place: Any = importlib.import_module("flydsl.kernels.attention.backward")
+    target_of = place.target_of
+
+    def on_one_processor(*given: torch.Tensor) -> Any:
+        with patch.object(place, "target_of", lambda x: target_of(x)._replace(processors=1)):
+            return attention_backward(*given)
+
+    q, keys, v, grad = (torch.randn(1, n, 2, 80).bfloat16() for n in (70, 140, 140, 70))
+    out, lse = k.attention(q, keys, v, return_lse=True)
+    return on_one_processor, grad, q, keys, v, out, lse
 
 
 def packed_backward(d: int) -> tuple[Any, ...]:
@@ -91,6 +107,12 @@ CALLS: dict[str, Call] = {
     "attention_backward": Call(
         HOPPER,
         lambda: backward(torch.bfloat16, 64, 64),
+        "attention.rounding.sides_kernel attention.hopper_backward.backward_kernel attention.rounding.round_kernel",
+        False,
+    ),
+    "attention_backward in blocks that stay": Call(
+        HOPPER,
+        staying_backward,
         "attention.rounding.sides_kernel attention.hopper_backward.backward_kernel attention.rounding.round_kernel",
         False,
     ),
