@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from pathlib import Path
 
 import pytest
 import torch
-
-from flydsl.errors import DSLOverflowError, DSLValueError
 from tests.e2e.test_one_compiler import TARGETS, check
 from tests.fuzz.kernels import HEAD, TAIL, Program
+from tests.fuzz.written import written
+
+from flydsl.errors import DSLOverflowError, DSLValueError
 
 ARGUMENTS = (torch.zeros(128), torch.zeros(128, dtype=torch.int32), 3, 1.5)
 
 
 def compiled_alike(text: str, folder: Path, target: str, seed: int, through_text: bool) -> None:
-    path = folder / f"kernel_{seed}_{target.replace(':', '_')}.py"
-    path.write_text(text)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = written(text, folder / f"kernel_{seed}_{target.replace(':', '_')}.py")
     try:
         check(module.run, ARGUMENTS, target, seed, text=through_text)
     except (DSLValueError, DSLOverflowError) as error:
@@ -31,16 +26,17 @@ def compiled_alike(text: str, folder: Path, target: str, seed: int, through_text
 
 
 FIRST = int(os.environ.get("RANDOM_KERNELS_FROM", "0"))
-COUNT = int(os.environ.get("RANDOM_KERNELS", "8"))
-"""How many kernels for each target, and the first seed: a search takes thousands, each run of the tests the same few."""
+COUNT = int(os.environ.get("RANDOM_KERNELS", "6"))
+"""How many kernels for each target, and the first seed: a search takes thousands, the tests the same few."""
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_random(target: str, tmp_path: Path):
     first = FIRST + TARGETS.index(target) * COUNT
     for seed in range(first, first + COUNT):
-        print(f"Program({seed}).text()")
-        compiled_alike(Program(seed).text(), tmp_path, target, seed, through_text=seed % 8 == 0)
+        arch = target.split(":")[1]
+        print(f"Program({seed}, {arch!r}).text()")
+        compiled_alike(Program(seed, arch).text(), tmp_path, target, seed, through_text=seed % 8 == 0)
 
 
 FOUND = {
@@ -72,4 +68,4 @@ FOUND = {
 @pytest.mark.parametrize("name", FOUND)
 def test_found(name: str, tmp_path: Path):
     for target in TARGETS:
-        compiled_alike(HEAD + FOUND[name] + TAIL, tmp_path, target, 7, through_text=True)
+        compiled_alike(HEAD + FOUND[name] + TAIL.format(more=""), tmp_path, target, 7, through_text=True)
