@@ -62,6 +62,9 @@ FOUND = {
         r[7] = fx.Float16(1.0)
     r.store(r.load() * r.load())
 """,
+    "a choice between 8-bit zeros, seen as bits and back": """
+    a[i] = -1.0 * fx.arith.select(i != 0, fx.Float8E4M3FNUZ(0.0), fx.Float8E4M3FNUZ(0.0))
+""",
 }
 
 

@@ -155,6 +155,8 @@ def cast_value(b: FoldingBuilder, name: str, x: SSAValue, type_: Attribute) -> S
     """A conversion, put together with the one before it."""
     if x.type == type_:
         return x
+    if name == "bitcast":
+        return bitcast(b, arith.BitcastOp, x, type_)
     owner = x.owner
     if isinstance(owner, Operation):
         source = operands_of(owner)[0] if len(operands_of(owner)) == 1 else x
