@@ -65,6 +65,10 @@ FOUND = {
     "a choice between 8-bit zeros, seen as bits and back": """
     a[i] = -1.0 * fx.arith.select(i != 0, fx.Float8E4M3FNUZ(0.0), fx.Float8E4M3FNUZ(0.0))
 """,
+    "a vector of zeros of both signs": """
+    w = fx.Vector.from_elements([-0.0, 0.0], fx.Float8E4M3FN)
+    a[i] = fx.Float32(w[0])
+""",
 }
 
 
