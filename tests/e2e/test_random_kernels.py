@@ -69,6 +69,10 @@ FOUND = {
     w = fx.Vector.from_elements([-0.0, 0.0], fx.Float8E4M3FN)
     a[i] = fx.Float32(w[0])
 """,
+    "a conversion for a stride that nobody needs": """
+    x = fx.make_view(fx.get_iter(a), fx.make_layout((n, 4), (4, fx.Int32(t))))
+    x[i & 0] = fx.Float32(fx.Int8(t))
+""",
 }
 
 

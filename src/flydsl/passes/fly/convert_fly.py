@@ -156,7 +156,7 @@ class FlyConversion(DeviceModule, BufferMemory):
             if self.folds and len(op.results) == 1 and is_pure(type(op)) and not op.attributes and not op.regions:
                 kind = stored_type(op.results[0].type)
                 made = self.b.pure(type(op), self.vals(operands_of(op)), kind, dict(op.properties))
-                # What folds is gone before conversions are expanded; here that of its operands may be there for nothing.
+                # What folds is gone before conversions are expanded; here that of its operands may be for nothing.
                 self.missed |= type(made.owner) is not type(op)
                 self.vm[op.results[0]] = made
                 return
