@@ -73,6 +73,10 @@ FOUND = {
     x = fx.make_view(fx.get_iter(a), fx.make_layout((n, 4), (4, fx.Int32(t))))
     x[i & 0] = fx.Float32(fx.Int8(t))
 """,
+    "an old value and whether it was exchanged, on both sides of an exchange": """
+    v = fx.atomic_cas(fx.get_iter(c) + n, n, i)[0]
+    a[i] = fx.Float32(fx.shuffle_xor(i, 2) + v)
+""",
 }
 
 
