@@ -77,6 +77,20 @@ FOUND = {
     v = fx.atomic_cas(fx.get_iter(c) + n, n, i)[0]
     a[i] = fx.Float32(fx.shuffle_xor(i, 2) + v)
 """,
+    "predicates of values in two directions": """
+    word = fx.make_copy_atom(fx.UniversalCopy32b(), fx.Float32)
+    copy = fx.make_tiled_copy_tv(word, fx.make_layout((8, 8), (8, 1)), fx.make_layout((2, 2), (2, 1)))
+    mine = copy.get_slice(i)
+    part = mine.partition_S(fx.make_view(fx.get_iter(a), fx.make_layout((16, 16), (16, 1))))
+    where = mine.partition_S(fx.make_view((0, 0), fx.make_identity_layout((16, 16))))[(0, None), None, None]
+    inside = fx.make_fragment_like(where, dtype=fx.Boolean)
+    for k in fx.range_constexpr(fx.size(inside.shape).unpack()):
+        inside[k] = fx.elem_less(where[k], (n, n))
+    held = fx.make_fragment_like(part)
+    held.fill(0.0)
+    fx.copy(copy, part, held, pred=inside)
+    a[i] = held.load().reduce("add")
+""",
 }
 
 
