@@ -359,7 +359,7 @@ class Results:
         if not self.pure:
             kinds |= {
                 self.store: 3, self.show: 1, self.exchange: 1, self.histogram: 0.7, self.function: 0.5,
-                self.moved: 0.5, self.product: 0.3,
+                self.moved: 0.5, self.product: 0.3, self.returned: 0.5,
             }  # fmt: skip
         if self.nested < 3:
             kinds |= {self.branch: 2.5, self.loop: 1.8, self.repeat: 0.8, self.unrolled: 0.6}
@@ -421,6 +421,29 @@ class Results:
             np.add.at(env.memory["hist"], at.run(env)[env.mask], value.run(env)[env.mask])
 
         self.emit(f"fx.atomic_add(fx.get_iter(hist) + {at.text}, fx.Int32({value.text}))", step)
+
+    def returned(self) -> None:
+        """An atomic operation on a place of one's own, and what was there."""
+        array, type_ = self.one_of(("c", "Int32"), ("c", "Int32"), ("l", "Int64"))
+        value, than, at, name = self.typed(type_), self.typed(type_), COUNT * self.rng.randrange(ROOM), self.fresh()
+        op = self.one_of("add", "sub", "max", "min", "and", "or", "xor", "xchg", "cas")
+        given = f"{than.text}, {value.text}" if op == "cas" else value.text
+
+        def step(env: Env) -> None:
+            place = env.values["g"] + at
+            old, new = env.memory[array][place], value.run(env)
+            if op == "cas":
+                env.values[name] = old
+                env.store(array, place, np.where(old == than.run(env), new, old))
+                return
+            words = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^"}
+            made = new if op == "xchg" else lanes.int_op(words.get(op, op), old, new, type_)
+            env.values[name] = old
+            env.store(array, place, made)
+
+        which = "[0]" if op == "cas" else ""
+        self.emit(f"{name} = fx.atomic_{op}(fx.get_iter({array}) + (g + {at}), {given}){which}", step)
+        self.names.setdefault(type_, []).append(name)
 
     def register(self) -> None:
         name, type_ = self.fresh("r"), self.rng.choice([t for t in CHOSEN if t != "Boolean"])
