@@ -8,40 +8,82 @@ from __future__ import annotations
 
 import random
 
-INTS = ("Int32", "Int32", "Int64", "Int16", "Int8", "Uint32", "Uint8")
-FLOATS = ("Float32", "Float32", "Float16", "BFloat16", "Float64")
+from .parts import Parts
+
+INTS = ("Int32", "Int32", "Int64", "Int16", "Int8", "Uint32", "Uint8", "Uint16", "Uint64")
+SMALL = ("Float8E4M3FN", "Float8E5M2", "Float8E4M3FNUZ", "Float8E5M2FNUZ")
+FLOATS = ("Float32", "Float32", "Float16", "BFloat16", "Float64", *SMALL)
 UNARY = ("exp", "log", "sqrt", "sin", "tanh", "exp2", "absf", "rsqrt", "log1p", "floor", "erf")
 COMPARE = ("<", "<=", "==", "!=", ">", ">=")
-HEAD = """
+DEFINITIONS = """
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 
+@fx.struct
+class Pair:
+    x: fx.Int32
+    y: fx.Float32
+    times: fx.Constexpr[int]
+
+    @flyc.jit
+    def step(self, by):
+        y = self.y
+        for _ in fx.range_constexpr(self.times):
+            y = y * by
+        if self.x > 3:
+            y = y + 1.0
+        return self.replace(y=y)
+"""
+KERNEL = """
+
 @flyc.kernel
-def kernel(a: fx.Tensor, c: fx.Tensor, n: fx.Int32, t: fx.Float32):
+def {name}(a: fx.Tensor, c: fx.Tensor, n: fx.Int32, t: fx.Float32, w: fx.Constexpr[int]):
     i = fx.thread_idx.x
     shared = fx.SharedAllocator()
 """
+HELPER = """
+
+@flyc.jit
+def {name}(a, c, i, n, t, w):
+"""
+HEAD = DEFINITIONS + KERNEL.format(name="kernel")
+MORE = (
+    "other(a, c, n, t, 1).launch(grid=2, block=64, stream=stream)",
+    """if n > 3:
+        other(a, c, n, t, 2).launch(grid=n, block=64, stream=stream)
+    else:
+        kernel(a, c, n + 1, t, 0).launch(grid=1, block=64, stream=stream)""",
+)
 TAIL = """
 
 @flyc.jit
 def run(a: fx.Tensor, c: fx.Tensor, n: fx.Int32, t: fx.Float32, stream: fx.Stream = fx.Stream(None)):
-    kernel(a, c, n, t).launch(grid=1, block=64, stream=stream)
+    kernel(a, c, n, t, 3).launch(grid=1, block=64, stream=stream)
+    {more}
 """
 
 
-class Program:
+class Program(Parts):
     """Text of a kernel: `names` are values in scope by their types, registers and shared arrays among them."""
 
-    def __init__(self, seed: int):
+    def __init__(self, seed: int, arch: str = ""):
+        self.arch = arch
         self.rng = random.Random(seed)
+        self.helpers: list[tuple[str, str]] = []
+        self.begin()
+
+    def begin(self) -> None:
         self.count = 0
         self.lines: list[str] = []
         self.names: dict[str, list[str]] = {"Int32": ["i", "n"], "Float32": ["t"], "Boolean": []}
         self.registers: list[tuple[str, str, int]] = []
         self.shared: list[tuple[str, str]] = []
+        self.vectors: list[tuple[str, str, int]] = []
+        self.pairs: list[str] = []
         self.nested = 0
         self.uniform = True
+        self.inlined = False
 
     # --- expressions --------------------------------------------------------------------------------------------------
 
@@ -98,7 +140,7 @@ class Program:
             return self.one_of(f"a[{self.expr('Int32', 2)} & 63]", "a[i]")
         if type_ in ("Float32", "Float64") and p < 0.35:
             return f"fx.{self.rng.choice(UNARY)}({x})"
-        if p < 0.5:
+        if p < 0.5 and type_ not in SMALL:
             return f"fx.{self.one_of('max', 'min')}({x}, {y})"
         if p < 0.55:
             return f"(-{x})"
@@ -137,19 +179,23 @@ class Program:
         """Some statements; what they name is out of scope behind them, unless this is the outermost block."""
         saved = {type_: list(names) for type_, names in self.names.items()}
         registers, shared = list(self.registers), list(self.shared)
+        vectors, pairs = list(self.vectors), list(self.pairs)
         self.define()
         for _ in range(self.rng.randint(least, most)):
             self.statement()
         if self.nested:
             self.names, self.registers, self.shared = saved, registers, shared
+            self.vectors, self.pairs = vectors, pairs
 
     def statement(self) -> None:
         kinds = {
             self.define: 5, self.assign: 4, self.store: 3, self.put: 3, self.register: 2, self.vector: 2,
             self.atomic: 0.6, self.barrier: 0.6, self.array: 0.6, self.exchange: 0.6, self.copy: 0.8, self.view: 0.8,
+            self.row: 2, self.pair: 1.2, self.extents: 0.6, self.ternary: 0.8, self.returned: 0.5, self.told: 0.3,
+            self.call: 0.8, self.function: 0.5, self.fast: 0.5, self.tiled: 0.5, self.product: 0.3,
         }  # fmt: skip
         if self.nested < 3:
-            kinds |= {self.branch: 2.5, self.loop: 2, self.repeat: 0.8, self.known: 0.7}
+            kinds |= {self.branch: 2.5, self.loop: 2, self.repeat: 0.8, self.known: 0.7, self.unrolled: 0.8}
         self.rng.choices(list(kinds), list(kinds.values()))[0]()
 
     def define(self) -> None:
@@ -215,7 +261,7 @@ class Program:
 
     def array(self) -> None:
         """An array of shared memory."""
-        if self.nested:
+        if self.nested or self.inlined:
             return
         name, type_ = self.fresh("s"), self.one_of("Float32", "Int32")
         at = f"shared.allocate(fx.Array[fx.{type_}, 64]).peek().ptr"
@@ -303,6 +349,29 @@ class Program:
         self.inside()
 
     def text(self) -> str:
+        """The module: helpers, one kernel or two, and the function that launches them."""
+        made = [DEFINITIONS]
+        for _ in range(self.rng.choice((0, 0, 1, 2))):
+            made.append(self.helper())
+        made += [KERNEL.format(name="kernel"), self.body()]
+        launches = ""
+        if self.rng.random() < 0.15:
+            made += [KERNEL.format(name="other"), self.body()]
+            launches = self.one_of(*MORE)
+        return "".join(made) + TAIL.format(more=launches)
+
+    def helper(self) -> str:
+        """A function that kernels call, of what they have."""
+        self.begin()
+        self.inlined, self.uniform = True, False
+        self.block(0, 3)
+        name, type_ = f"helper{len(self.helpers)}", self.one_of("Int32", "Float32", "Float32", "Int8", "Float64")
+        self.emit(f"return fx.{type_}({self.expr(type_)})")
+        self.helpers.append((name, type_))
+        return HELPER.format(name=name) + "\n".join(self.lines) + "\n"
+
+    def body(self) -> str:
+        self.begin()
         self.block(4, 9)
         for type_, names in sorted(self.names.items()):
             for name in names:
@@ -316,4 +385,4 @@ class Program:
             if self.rng.random() < 0.7:
                 self.emit(f"a[i] = fx.Float32({name}[{self.rng.randrange(size)}])")
         self.emit("a[i] = a[i] + t")
-        return HEAD + "\n".join(self.lines) + "\n" + TAIL
+        return "\n".join(self.lines) + "\n"

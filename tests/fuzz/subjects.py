@@ -174,6 +174,32 @@ def control(rng: random.Random) -> str | None:
     return None
 
 
+# --- kernels --------------------------------------------------------------------------------------------------------
+
+
+def kernels(rng: random.Random) -> str | None:
+    """A random kernel: its code is the same, wherever passes are run one by one."""
+    made, seed = _module("tests/e2e/test_random_kernels.py"), rng.randrange(2**31)
+    target = rng.choice([*made.TARGETS, "cpu:gfx1100", "rocm:gfx1100", "cuda:sm_80"])
+    arch = target.split(":")[1]
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            made.compiled_alike(made.Program(seed, arch).text(), Path(folder), target, seed, True)
+        except AssertionError as error:
+            return f"Program({seed}, {arch!r}) for {target}: {error}"
+    return None
+
+
+def results(rng: random.Random) -> str | None:
+    """A random kernel: it gives what numpy gives, optimised or not, checked or not."""
+    from .results import WARPS, wrong
+
+    os.environ["FLYDSL_COMPILE_BACKEND"], os.environ["FLYDSL_COMPILE_ARCH"] = "cpu", rng.choice(list(WARPS))
+    os.environ["FLYDSL_COMPILE_OPT_LEVEL"], os.environ["FLYDSL_CPU_CHECK"] = rng.choice("02"), rng.choice("001")
+    with tempfile.TemporaryDirectory() as folder:
+        return wrong(rng.randrange(2**31), os.environ["FLYDSL_COMPILE_ARCH"], Path(folder) / "kernel.py")
+
+
 # --- files and variables --------------------------------------------------------------------------------------------
 
 
@@ -258,6 +284,8 @@ SUBJECTS: dict[str, tuple[Subject, int]] = {
     "layouts": (layouts, 400),
     "arguments": (arguments, 60),
     "control": (control, 8),
+    "kernels": (kernels, 20),
+    "results": (results, 20),
     "artifacts": (artifacts, 60),
     "environment": (environment, 4),
 }

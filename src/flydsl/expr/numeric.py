@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias, TypeVar
 
 from ..errors import DSLOverflowError, DSLRuntimeError, DSLTypeError, DSLValueError
 from ..ir.enums import RoundingMode
-from ..ir.fold import float_bits, float_from_bits
+from ..ir.fold import float_bits, float_from_bits, round_float
 from .aliases import also_called
 from .emit.trace import current
 from .scalars.fastmath import fastmath as _fastmath
@@ -142,7 +142,7 @@ class Numeric(ScalarOperators, metaclass=NumericMeta):
         elif isinstance(x, Numeric):
             payload = x.value
             if type(payload) in STATIC:
-                self.value = cls.payload(payload)
+                self.value = payload if kind is cls else cls._rounded(kind, payload)
             else:
                 self.value = convert(current(), payload, kind, cls)
         elif kind.__name__ in IR_VALUES:
@@ -165,6 +165,16 @@ class Numeric(ScalarOperators, metaclass=NumericMeta):
     def payload(cls, value: Number) -> Number:
         """A Python number as a payload of this class."""
         raise DSLTypeError(f"{cls} is abstract; use a concrete scalar class such as Int32 or Float32")
+
+    @classmethod
+    def _rounded(cls, source: ScalarClass, value: Number) -> Number:
+        """A payload of another class as one of this class: what was written is rounded to each of them."""
+        if source.is_float and source.width < 32:
+            value = round_float(value, source.ir_name)
+        made = cls.payload(value)
+        if cls.is_float and math.isfinite(rounded := round_float(made, cls.ir_name)):
+            return rounded
+        return made
 
     @classmethod
     def _from_ir(cls, value: SSAValue) -> SSAValue:
@@ -489,6 +499,12 @@ class Numeric(ScalarOperators, metaclass=NumericMeta):
 _by_ir_type: dict[Attribute, type[Numeric]] = {}
 
 
+def _nearest(value: int, width: int, signed: bool) -> int:
+    """The nearest integer of a width, as machines convert floats: of 16 bits at least."""
+    low = -(1 << (width - 1)) if signed else 0
+    return max(low, min(value, low + (1 << width) - 1))
+
+
 class Integer(Numeric):
     """Base of the integer classes.
 
@@ -504,7 +520,7 @@ class Integer(Numeric):
             if not math.isfinite(value):
                 error = DSLOverflowError if math.isinf(value) else DSLValueError
                 raise error(f"cannot convert {value} to {cls}: it has no integer value")
-            value = int(value)
+            value = _nearest(int(value), max(cls.width, 16), bool(cls.signed))
         width = cls.width
         if width == 0:
             return super().payload(value)
@@ -523,7 +539,15 @@ class Float(Numeric):
 
     @classmethod
     def payload(cls, value: Number) -> Number:
-        return float(value) if cls.width else super().payload(value)
+        if not cls.width:
+            return super().payload(value)
+        value = float(value)
+        if cls.width >= 32:
+            # Python's floats are of 32 bits here, and meet wider ones as they were written.
+            return value
+        rounded = round_float(value, cls.ir_name)
+        # What does not fit is refused where it is used, by its own name.
+        return rounded if math.isfinite(rounded) else value
 
 
 class Boolean(Integer, width=1, signed=True, ir="i1"):

@@ -6,8 +6,9 @@ Each attribute's text is made once, and pieces are joined at the end: of lowered
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from xdsl.dialects.builtin import MemRefType, UnregisteredOp
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, MemRefType, UnregisteredOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue, TypeAttribute
 from xdsl.printer import Printer
 from xdsl.traits import IsTerminator
@@ -15,6 +16,7 @@ from xdsl.traits import IsTerminator
 from .forms import FORMS, OPEN_DIALECT, print_memref
 from .location_text import location_text
 from .names import Names, name_all
+from .types import is_splat
 
 
 class IRPrinter(Printer):
@@ -61,13 +63,28 @@ class IRPrinter(Printer):
 
     def _text_of(self, attribute: Attribute) -> str:
         outer, self._parts = self._parts, []
-        if type(attribute) is not MemRefType or not print_memref(attribute, self):
+        if type(attribute) is MemRefType:
+            done = print_memref(attribute, self)
+        else:
+            done = type(attribute) is DenseIntOrFPElementsAttr and self._print_zeros(attribute)
+        if not done:
             super().print_attribute(attribute)
         text = "".join(self._parts)
         self._parts = outer
         if isinstance(attribute, TypeAttribute):
             self._types[attribute] = text
         return text
+
+    def _print_zeros(self, attr: DenseIntOrFPElementsAttr[Any]) -> bool:
+        """Print a constant of zeros of both signs, which xDSL takes for one number everywhere."""
+        if not attr.is_splat() or is_splat(attr):
+            return False
+        texts = [f"{value:e}" for value in attr.get_values()]
+        for size in reversed(attr.get_shape()):
+            texts = [f"[{', '.join(texts[at : at + size])}]" for at in range(0, len(texts), size)]
+        self.print_string(f"dense<{texts[0]}> : ")
+        self.print_attribute(attr.get_type())
+        return True
 
     def print_attr_dict(self, attr_dict: Mapping[str, Attribute]) -> None:
         super().print_attr_dict(dict(sorted(attr_dict.items())) if len(attr_dict) > 1 else attr_dict)

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import cast
+from typing import Any, cast
 
 from xdsl.dialects import builtin
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, FunctionType, IndexType, IntAttr, IntegerType, VectorType
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    DenseIntOrFPElementsAttr,
+    FunctionType,
+    IndexType,
+    IntAttr,
+    IntegerType,
+    VectorType,
+)
 from xdsl.ir import Attribute
 
 from .emitter import make_attribute, make_data
@@ -45,6 +54,12 @@ def bit_width(elem: Attribute) -> int:
 @by_identity
 def _vector_bits(type_: VectorType) -> int:
     return bit_width(type_.element_type) * math.prod(type_.get_shape())
+
+
+def is_splat(attr: DenseIntOrFPElementsAttr[Any]) -> bool:
+    """Whether every element of a constant has the same bits; xDSL compares numbers, and -0.0 equals 0.0."""
+    data, count = attr.data.data, len(attr)
+    return bool(count) and data == data[: len(data) // count] * count
 
 
 _vectors: dict[tuple[Attribute, int], VectorType] = {}

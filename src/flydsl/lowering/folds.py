@@ -19,7 +19,7 @@ from ..dialects.upstream import llvm, vector
 from ..ir import arith
 from ..ir.builder import CMPI, FLOAT_BINARY, INT_BINARY, Builder, elem_of, i1, i32_list, i64_list, operands_of
 from ..ir.fold import fold_float
-from ..ir.types import bit_width, dense_ints, vector_type
+from ..ir.types import bit_width, dense_ints, is_splat, vector_type
 from .lanes import Lanes, Part, lanes_in, put_in
 from .swizzles import simplified
 
@@ -155,6 +155,8 @@ def cast_value(b: FoldingBuilder, name: str, x: SSAValue, type_: Attribute) -> S
     """A conversion, put together with the one before it."""
     if x.type == type_:
         return x
+    if name == "bitcast":
+        return bitcast(b, arith.BitcastOp, x, type_)
     owner = x.owner
     if isinstance(owner, Operation):
         source = operands_of(owner)[0] if len(operands_of(owner)) == 1 else x
@@ -302,7 +304,7 @@ def splat_of(b: FoldingBuilder, value: SSAValue) -> SSAValue | None:
         return None if isinstance(source.type, VectorType) else source
     if isinstance(owner, arith.ConstantOp):
         attr = owner.properties["value"]
-        if isinstance(attr, DenseIntOrFPElementsAttr) and attr.is_splat():
+        if isinstance(attr, DenseIntOrFPElementsAttr) and is_splat(cast(Any, attr)):
             return b.const(cast("Sequence[float]", attr.get_values())[0], elem_of(value.type))
     return None
 

@@ -20,7 +20,7 @@ from ..ir.values import OP_RESULTS
 _STAYS: dict[type[Operation], bool] = {}
 
 
-def _stays(cls: type[Operation]) -> bool:
+def stays(cls: type[Operation]) -> bool:
     """Whether ops of a class stay where they were written: arithmetic and functions of floats, and where lanes meet."""
     known = _STAYS.get(cls)
     if known is None:
@@ -60,7 +60,7 @@ def _order(block: Block, single: bool, needed: set[int]) -> list[SSAValue]:
             if kind is scf.IfOp and not op.results:
                 _drop_idle(op.regions[1])
             order.append(op)
-        elif id(op) not in placed and (not single or not can_drop(kind) or (id(op) in needed and _stays(kind))):
+        elif id(op) not in placed and (not single or not can_drop(kind) or (id(op) in needed and stays(kind))):
             placed.add(id(op))
             _demand(op._operands, block, placed, order, outside)
             order.append(op)

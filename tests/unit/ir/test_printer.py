@@ -197,3 +197,12 @@ def test_an_attribute_is_printed_once(generic: bool, monkeypatch: pytest.MonkeyP
 def test_zeros_of_both_signs():
     text = "module {\n  %cst = arith.constant 0.000000e+00 : f32\n  %cst_0 = arith.constant -0.000000e+00 : f32\n}\n"
     assert print_ir(parsed(text)) == text
+
+
+def test_vectors_of_zeros_of_both_signs():
+    """xDSL takes them for one number everywhere."""
+    text = "module {\n  %cst = arith.constant dense<[-0.000000e+00, 0.000000e+00]> : vector<2xf32>\n}\n"
+    assert print_ir(parsed(text)) == text
+    assert "dense<[[-0.000000e+00], [0.000000e+00]]>" in print_ir(
+        parsed("module {\n  %cst = arith.constant dense<[[-0.0], [0.0]]> : vector<2x1xf32>\n}\n")
+    )

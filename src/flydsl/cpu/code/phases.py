@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from ...dialects import fly_cpu
 from ...dialects.upstream import gpu, llvm, scf
@@ -237,7 +237,16 @@ def written_again(value: SSAValue, varying: set[SSAValue]) -> bool:
 
 
 def _bytes(value: SSAValue) -> int:
-    return 8 if isinstance(value.type, llvm.LLVMPointerType) else -(-bit_width(value.type) // 8)
+    return _size(value.type)
+
+
+def _size(type_: Attribute) -> int:
+    """Bytes of a value in memory; of a struct, what its fields take at most, each aligned."""
+    if isinstance(type_, llvm.LLVMPointerType):
+        return 8
+    if isinstance(type_, llvm.StructType):
+        return sum(2 * _size(field) for field in type_.data[1])
+    return -(-bit_width(type_) // 8)
 
 
 def _alloca_bytes(op: llvm.AllocaOp) -> int:

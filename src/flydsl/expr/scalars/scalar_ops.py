@@ -388,7 +388,7 @@ def unary_kernel(
             raise DSLTypeError(f"~ requires an integer operand, got {cls}")
         if cls.width < 16:
             emit, fold = unary_kernel(name, CLASSES["Float32"])
-            return lambda t, x: _unary_in_32_bits(t, x, cls, emit), fold
+            return lambda t, x: _unary_in_32_bits(t, x, cls, emit), lambda x: cls.payload(fold(x))
         if name == "neg":
             return lambda t, x: t.negf(x, flags_attr()), lambda x: -x
         return lambda t, x: _emit_math(t, "absf", x, flags_attr()), abs

@@ -436,12 +436,16 @@ def _expand_copy(r: LayoutLowering, atom: CopyAtomType, tensors: list[View]) -> 
         return
     if ranks[0] != ranks[1]:
         raise LayoutError(f"copy: ranks differ, {tensors[0].layout} against {tensors[1].layout}")
-    if len(tensors) == 3 and ranks[2] == ranks[0] - 1:
+    if len(tensors) == 3:
         # One predicate per atom call: it has no mode for the atom's values.
         pred = tensors[2]
-        plain = linear_layout(pred.layout)
-        tensors[2] = _at(pred, 0, L.prepend(plain if plain.rank > 1 else L.group(plain, 0, 0), Layout(1, 0)))
-        ranks[2] = ranks[0]
+        plain, source = linear_layout(pred.layout), linear_layout(tensors[0].layout)
+        # The only mode behind them may have modes of its own, and a slice of that mode is those.
+        only = ranks[0] == 2 and not plain.is_leaf and plain.shape == source[1].shape
+        if only or ranks[2] == ranks[0] - 1:
+            rest = L.group(plain, 0, ranks[2] if only else 0) if only or ranks[2] == 1 else plain
+            tensors[2] = _at(pred, 0, L.prepend(rest, Layout(1, 0)))
+            ranks[2] = ranks[0]
     if len(tensors) == 3 and ranks[2] != ranks[0]:
         raise LayoutError(f"copy: pred rank mismatch, {tensors[2].layout} against {tensors[0].layout}")
     if ranks[0] > 1:

@@ -20,7 +20,7 @@ from ..base import Pass
 from ..fuse import group_end, part_of
 from ..order import CONVERSIONS, FLY
 from ..pipeline import PassSpec
-from .walk.folding import Folding
+from .walk.folding import Folding, watched
 
 
 @cache
@@ -38,6 +38,8 @@ def walk_of(passes: str) -> type[Folding]:
     for cls in reversed(walk.__mro__):
         handlers.update(cls.__dict__.get("handlers", {}))
     walk.handlers = handlers
+    # Under its own name, which `table` looks for first.
+    setattr(walk, "_table", watched(walk.table()))  # noqa: B010
     return walk
 
 

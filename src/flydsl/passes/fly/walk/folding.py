@@ -10,9 +10,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from ....dialects.upstream import gpu, scf
+from ....ir.arith import ConstantOp
 from ....ir.builder import operands_of
+from ....ir.values import OP_RESULTS
 from ....lowering.rebuild import Handler
-from ....lowering.schedule import schedule
+from ....lowering.schedule import schedule, stays
 from ...cleanup.canonicalize import is_unsettled, trip_count
 from ...cleanup.liveness import WithoutUnused
 from .regions import Regions, for_loop, if_else
@@ -22,8 +24,14 @@ class Folding(Regions):
     """Folds while building."""
 
     folds = True
+    missed: bool
     is_whole = True
     """Whether what was built is what the passes leave: nothing is for nothing, or there twice, or would have folded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.expansions: list[tuple[Any, list[Operation]]] = []
+        """What arithmetic was expanded to, and the ops of it that stay where they are written."""
 
     def run(self, module: ModuleOp) -> ModuleOp:
         made = super().run(WithoutUnused.rebuild(module) if is_unsettled(module) else module)
@@ -31,7 +39,12 @@ class Folding(Regions):
         taken = any(op.results[0].first_use is not None for op in self.b.bypassed)
         # A register that nobody reads leaves arithmetic behind, which is no user of anything: it goes first.
         schedule(made)
-        self.is_whole = not (taken or self.missed or self.has_twins or is_unsettled(made))
+        # What turned out to be for nothing may have been expanded to what others share, which then stands too early.
+        early = any(
+            type(value) in OP_RESULTS and value.op.parent is None and any(op.parent is not None for op in ops)
+            for value, ops in self.expansions
+        )
+        self.is_whole = not (taken or early or self.missed or self.has_twins or is_unsettled(made))
         return made
 
     def function(self, op: Any, cls: type[Operation]) -> None:
@@ -61,6 +74,31 @@ def _if(r: Folding, op: scf.IfOp) -> None:
     region = op.regions[0 if known else 1]
     if region.blocks:
         r.bind(op.results, r.inline(region.block))
+
+
+def watched(table: dict[type[Operation], Handler]) -> dict[type[Operation], Handler]:
+    """Handlers of which those that expand arithmetic tell what they make."""
+    return {
+        cls: _watched(handler) if cls.name.startswith(("arith.", "math.")) and cls is not ConstantOp else handler
+        for cls, handler in table.items()
+    }
+
+
+def _watched(handler: Handler) -> Handler:
+    def handle(r: Folding, op: Operation) -> None:
+        block: Any = r.b.block
+        before = block.last_op
+        handler(r, op)
+        made: list[Operation] = []
+        new: Any = block.first_op if before is None else before._next_op
+        while new is not None:
+            if stays(cast(type[Operation], type(new))):
+                made.append(new)
+            new = new._next_op
+        if made:
+            r.expansions.append((r.vm[op.results[0]], made))
+
+    return handle
 
 
 Folding.handlers = cast(dict[type[Operation], Handler], {scf.ForOp: _for, scf.IfOp: _if})
