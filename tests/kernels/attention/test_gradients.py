@@ -223,6 +223,41 @@ def test_gradients_of_packed_sequences(rng: np.random.Generator, emulate):
         torch.testing.assert_close(got.double(), want, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize(
+    ("heads", "more"),
+    [
+        ((1, 1), {}),
+        ((4, 2), {"causal": True}),
+        ((2, 1), {"window_size": (2, 1)}),
+        ((2, 2), {"softcap": 1.5, "causal": True}),
+    ],
+)
+def test_gradcheck(heads: tuple[int, int], more: dict[str, Any], rng: np.random.Generator, emulate):
+    """torch's own check: gradients are differences of the result, in steps that float32 shows."""
+    emulate("native")
+    leaves = tuple(
+        random(rng, 1, s, h, 8, dtype=torch.float64).requires_grad_()
+        for s, h in ((3, heads[0]), (5, heads[1]), (5, heads[1]))
+    )
+
+    def attend(*given: torch.Tensor) -> torch.Tensor:
+        return flash_attn_func(*(x.float() for x in given), **more).double()
+
+    assert torch.autograd.gradcheck(attend, leaves, eps=2e-3, atol=2e-3, rtol=2e-2)
+
+
+def test_gradcheck_of_packed_sequences(rng: np.random.Generator, emulate):
+    emulate("native")
+    cu = [torch.tensor(x, dtype=torch.int32) for x in ([0, 2, 2, 5], [0, 3, 4, 7])]
+    leaves = tuple(random(rng, n, 2, 8, dtype=torch.float64).requires_grad_() for n in (5, 7, 7))
+
+    def attend(*given: torch.Tensor) -> torch.Tensor:
+        q, k, v = (x.float() for x in given)
+        return flash_attn_varlen_func(q, k, v, cu[0], cu[1], 3, 3, causal=True).double()
+
+    assert torch.autograd.gradcheck(attend, leaves, eps=2e-3, atol=2e-3, rtol=2e-2)
+
+
 def test_packed_sequences_in_torch(rng: np.random.Generator, emulate):
     emulate("native")
     rows, slopes = ([0, 5, 5, 22], [0, 18, 21, 40]), random(rng, 4, dtype=torch.float32).abs()
