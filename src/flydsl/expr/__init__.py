@@ -66,9 +66,9 @@ _MODULES: dict[str, str] = {
     "tensors.storage": "Array Storage Arena",
     "tensors.shared": "SharedAllocator",
     "math": (
-        "absf ceil floor trunc round roundeven exp exp2 expm1 log log2 log10 log1p sqrt rsqrt cbrt sin cos tan asin "
-        "acos atan sinh cosh tanh asinh acosh atanh erf erfc sincos absi ctlz cttz ctpop powf fpowi ipowi atan2 "
-        "copysign fma clampf isnan isinf isfinite isnormal"
+        "absf ceil floor trunc round roundeven exp exp2 exp2_poly expm1 log log2 log10 log1p sqrt rsqrt cbrt sin cos "
+        "tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc sincos absi ctlz cttz ctpop powf fpowi ipowi "
+        "atan2 copysign fma clampf isnan isinf isfinite isnormal"
     ),
     "arith": "max min ceildiv maximumf minimumf maxnumf minnumf shrui cmpi cmpf index_cast constant_vector",
     "emit.ir_types": "SwizzleType LayoutType TileType IntTupleType ComposedLayoutType CoordSwizzleType PointerType",

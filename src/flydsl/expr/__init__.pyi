@@ -117,10 +117,10 @@ from .math import (
     absf as absf, absi as absi, acos as acos, acosh as acosh, asin as asin, asinh as asinh, atan as atan,
     atan2 as atan2, atanh as atanh, cbrt as cbrt, ceil as ceil, clampf as clampf, copysign as copysign, cos as cos,
     cosh as cosh, ctlz as ctlz, ctpop as ctpop, cttz as cttz, erf as erf, erfc as erfc, exp as exp, exp2 as exp2,
-    expm1 as expm1, floor as floor, fma as fma, fpowi as fpowi, ipowi as ipowi, isfinite as isfinite, isinf as isinf,
-    isnan as isnan, isnormal as isnormal, log as log, log10 as log10, log1p as log1p, log2 as log2, powf as powf,
-    round as round, roundeven as roundeven, rsqrt as rsqrt, sin as sin, sincos as sincos, sinh as sinh, sqrt as sqrt,
-    tan as tan, tanh as tanh, trunc as trunc,
+    exp2_poly as exp2_poly, expm1 as expm1, floor as floor, fma as fma, fpowi as fpowi, ipowi as ipowi,
+    isfinite as isfinite, isinf as isinf, isnan as isnan, isnormal as isnormal, log as log, log10 as log10,
+    log1p as log1p, log2 as log2, powf as powf, round as round, roundeven as roundeven, rsqrt as rsqrt, sin as sin,
+    sincos as sincos, sinh as sinh, sqrt as sqrt, tan as tan, tanh as tanh, trunc as trunc,
 )
 from .arith import (
     ceildiv as ceildiv, cmpf as cmpf, cmpi as cmpi, constant_vector as constant_vector, index_cast as index_cast,
