@@ -38,7 +38,7 @@ from ..build.isolation import RAW_TEXT
 from ..extern_link import Externs
 from .geometry import check_extent
 from .host_ops import check_host_ops, warn_of_result
-from .pointer_arguments import Taken, kind_of, taken_again, taken_from
+from .pointer_arguments import Taken, bytes_from, is_map, kind_of, taken_again, taken_from
 from .stores import Walked, walk_kernels
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class HostFrame:
     def __init__(self, target: GPUTarget, device: Block, externs: Externs, bounded: bool = False):
         self.target = target
         self.bounded = bounded
-        """Whether kernels get the tensors of pointers."""
+        """Whether kernels get the tensors of pointers, and maps the bytes of theirs."""
         self.device = device
         self.kernels: list[str] = []
         self.made: dict[Any, KernelText] = {}
@@ -101,6 +101,10 @@ class HostFrame:
         """Whether a kernel holds copies by the coordinates of a tensor."""
         self.prints = False
         """Whether a kernel prints into memory that its launches add."""
+
+    def bytes_from(self, tracer: Tracer, pointer: SSAValue) -> SSAValue | None:
+        """Where accesses are checked: how many bytes an array has from a pointer on, if that is known."""
+        return bytes_from(tracer, pointer) if self.bounded else None
 
     def symbol(self, name: str, explicit: bool) -> str:
         """A fresh kernel symbol."""
@@ -297,6 +301,9 @@ def trace_kernel(
         attributes = {**attributes, "fly.arg_names": ArrayAttr(names)}
         if kernel.symmetric:
             attributes["fly.symmetric_args"] = i32_list(sorted(kernel.symmetric))
+        maps = [i for i, one in enumerate(taken) if is_map(one.value)] if frame.bounded else []
+        if maps:
+            attributes["fly.map_args"] = i32_list(maps)
     with tracer.region(frame.device):
         tracer.with_regions(gpu.FuncOp, (), (), [Region(entry)], props, attributes)
     frame.kernels.append(symbol)

@@ -128,10 +128,7 @@ class CpuAbi(Abi):
         low = f.assign(f"ptrtoint ptr {f.names[op.pointer]} to i64")
         high = f.assign(f"add i64 {low}, {f.names[op.nbytes]}")
         number = _number(op.argument)
-        names: Any = f.op.attributes.get("fly.arg_names")
-        name = f"the tensor of argument {number}"
-        if names is not None:
-            name += f" ('{names.data[number].data}')"
+        name = cpu_check.argument_name(f, number)
         tensor = cpu_check.tensor_of(f, number, _number(op.bits), [f.names[v] for v in op.modes])
         if tensor is not None:
             low, high = cpu_check.backward(f, tensor, low, high)
@@ -349,6 +346,7 @@ class CoroutineAbi(CpuAbi):
                 table = cpu_accesses.global_table(f, op, word, "global memory")
                 site = f.assign(f"getelementptr i8, ptr %state, i64 {cpu_shadow.GLOBAL_SITE}")
                 f.line(f"store ptr {table}, ptr {site}")
+                given += cpu_bulk_checks.said_of_map(f, op, word)
         args = ", ".join(given)
         if op.res:
             f.names[op.res[0]] = f.assign(f"call {result} @{name}({args})")

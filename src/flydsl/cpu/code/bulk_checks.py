@@ -1,15 +1,19 @@
-"""Bulk copies in checked mode: their addresses and counts, and what they do to the tensors of arguments."""
+"""Bulk and tensor copies in checked mode: their addresses and counts, and what they do to the tensors of arguments."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xdsl.dialects.builtin import i8
+from xdsl.dialects.builtin import DenseArrayBase, i8
+from xdsl.ir import SSAValue
 
 from ...dialects.fly_cpu import CallOp
+from ...dialects.fly_nvgpu.tma import TensorMapType
 from ...llvm.text.function_text import FunctionText
+from ...llvm.text.print_text import string_constant
 from .accesses import Access, compared, search
-from .check import Bounds, bounds_of, check_offsets, report, root_of, unless, where
+from .check import Bounds, argument_name, bounds_of, check_offsets, report, root_of, unless, where
+from .report import new_flag
 from .shadow import ATOMIC, COUNTED, ISSUED, READS, WRITES
 
 if TYPE_CHECKING:
@@ -58,6 +62,18 @@ def check_bytes(f: FunctionText, abi: CpuAbi, op: CallOp, moves: Moves) -> str:
         if root is not None and compared(f, abi, root):
             _search(f, abi, op, moves, place, whole, nbytes)
     return whole
+
+
+def said_of_map(f: FunctionText, op: CallOp, word: str) -> list[str]:
+    """What a tensor copy is given to report what its map has and the array has not: a flag and a text."""
+    maps: list[SSAValue] = [arg for arg in f.op.regions[0].block.args if isinstance(arg.type, TensorMapType)]
+    numbers = f.op.attributes.get("fly.map_args")
+    name = "the tensor of a map"
+    for arg in op.args:
+        if isinstance(numbers, DenseArrayBase) and arg in maps:
+            name = argument_name(f, int(numbers.get_values()[maps.index(arg)]))
+    text = f"{where(op)}: {word} out of bounds of {name}"
+    return [f"ptr {new_flag(f.module)}", f"ptr {string_constant(f.module, text)}"]
 
 
 def _search(f: FunctionText, abi: CpuAbi, op: CallOp, moves: Moves, place: int, fine: str, nbytes: str) -> None:

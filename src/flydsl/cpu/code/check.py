@@ -203,6 +203,13 @@ def backward(f: FunctionText, tensor: Tensor, low: str, high: str) -> tuple[str,
     return f.assign(f"add i64 {low}, {down}"), top
 
 
+def argument_name(f: FunctionText, number: int) -> str:
+    """What reports call the tensor of an argument."""
+    name = f"the tensor of argument {number}"
+    names: Any = f.op.attributes.get("fly.arg_names")
+    return name if names is None else f"{name} ('{names.data[number].data}')"
+
+
 def bounds_of(f: FunctionText, abi: CpuAbi, root: SSAValue) -> Bounds | None:
     """What is known of the memory an address was made from."""
     extent = abi.extents.get(root)

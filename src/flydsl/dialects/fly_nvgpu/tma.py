@@ -20,6 +20,9 @@ DATA_TYPES = {
 }  # fmt: skip
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 MAP_BYTES = 128
+KNOWN, ROOM = 116, 120
+"""Where the cpu stack's checked mode has, behind what its emulation reads of a map, whether the array is known that the
+map's address is the start of (i32), and its bytes (i64)."""
 
 
 @irdl_attr_definition
@@ -41,7 +44,10 @@ class TensorMapType(ParametrizedAttribute, TypeAttribute):
 
 @irdl_op_definition
 class MakeTensorMapOp(NvOp):
-    """A map of a tensor: its pointer, extents (innermost first) and strides in bytes from the second dimension on."""
+    """A map of a tensor: its pointer, extents (innermost first) and strides in bytes from the second dimension on.
+
+    In the cpu stack's checked mode also the bytes of the array that begins at the pointer, where that is known.
+    """
 
     name = "fly_nvgpu.make_tensor_map"
     dtype = prop_def(IntegerAttr)
@@ -64,7 +70,7 @@ class MakeTensorMapOp(NvOp):
             pointer = f.assign(f"addrspacecast {f.typed(self.args[0])} to ptr")
         box = [cast(IntegerAttr, a).value.data for a in self.box.data]
         rank = len(box)
-        dims, strides = sizes[:rank], sizes[rank:]
+        dims, strides, room = sizes[:rank], sizes[rank : 2 * rank - 1], sizes[2 * rank - 1 :]
         arrays: dict[str, tuple[int, str, int, list[int] | list[str]]] = {
             "map": (MAP_BYTES, "i8", 64, []),
             "dims": (rank, "i64", 8, dims),
@@ -91,4 +97,7 @@ class MakeTensorMapOp(NvOp):
         f.start(failed)
         f.line(f"ret i32 {status}")
         f.start(after)
+        for type_, value, place in [("i32", "1", KNOWN), ("i64", *room, ROOM)] if room else ():
+            cell = f.assign(f"getelementptr i8, ptr {at['map']}, i64 {place}")
+            f.line(f"store {type_} {value}, ptr {cell}")
         f.names[self.res[0]] = at["map"]

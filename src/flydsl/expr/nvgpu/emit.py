@@ -161,4 +161,9 @@ def tensor_map(
         "promotion": int_attr(promotion),
         "fill": int_attr(0),
     }
-    return current().opn(tma.MakeTensorMapOp, [pointer, *dims, *strides], (tma.TensorMapType(),), props).results[0]
+    tracer = current()
+    # A jit function whose kernels are checked knows of arrays how long they are.
+    bytes_from = getattr(tracer.functions[-1], "bytes_from", None) if tracer.functions else None
+    room: SSAValue | None = None if bytes_from is None else bytes_from(tracer, pointer)
+    operands = [pointer, *dims, *strides, *([] if room is None else [room])]
+    return tracer.opn(tma.MakeTensorMapOp, operands, (tma.TensorMapType(),), props).results[0]
