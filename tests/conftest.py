@@ -3,6 +3,7 @@
 import gc
 import hashlib
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ from .covering import mark_the_rest
 # Wall-clock deadlines only measure how busy the machine is.
 settings.register_profile("flydsl", deadline=None, print_blob=True)
 settings.load_profile("flydsl")
+
+# Who starts the tests in the background of a shell may have them ignore it, and so would the processes that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 DEVICE_NODES = {"rocm": Path("/dev/kfd"), "cuda": Path("/dev/nvidiactl")}
 """Marker -> the file that the kernel driver of such a GPU provides."""
