@@ -17,7 +17,7 @@ TARGETS = ["cpu:native", "rocm:gfx942", "rocm:gfx1201", "cuda:sm_90"]
 
 
 def test_the_lists_name_all_of_fx_math():
-    listed = {*UNARY, *BINARY, *PREDICATES, *INTEGER, "sincos", "fpowi", "ipowi", "fma", "clampf"}
+    listed = {*UNARY, *BINARY, *PREDICATES, *INTEGER, "sincos", "fpowi", "ipowi", "fma", "clampf", "exp2_poly"}
     assert listed == set(fx.math.__all__)
 
 
@@ -38,6 +38,8 @@ def test_every_float_function_compiles(dtype, target):
             s, c = fx.sincos(value)
             total = fx.fma(s, c, total) + fx.clampf(value, 0.0, 1.0)
             total = total + fx.fpowi(value, 3) + fx.fpowi(value, fx.thread_idx.x)
+            if fx.const_expr(dtype is fx.Float32):
+                total = total + fx.exp2_poly(value)
             for name in PREDICATES:
                 total = getattr(fx, name)(value).select(total, value)
             if fx.const_expr(isinstance(total, fx.Vector)):
