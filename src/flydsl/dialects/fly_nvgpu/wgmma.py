@@ -6,6 +6,7 @@ its swizzle and the strides of its layout.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import ClassVar, NamedTuple, cast
 
 from xdsl.dialects.builtin import Float16Type, IntegerType, f32, i32, i64
@@ -228,6 +229,7 @@ def swizzle_width(swizzle: Swizzle, what: str) -> int:
     return _WIDTHS[swizzle.mask]
 
 
+@lru_cache(maxsize=256)
 def descriptor_fields(layout: Layout, elem_bits: int, width: int, major: str) -> tuple[int, int]:
     """Leading and stride byte offsets of an operand (rows, k) of one instruction; other layouts are refused."""
     e = elem_bits // 8
@@ -236,36 +238,38 @@ def descriptor_fields(layout: Layout, elem_bits: int, width: int, major: str) ->
     def at(r: int, k: int) -> int:
         return cast(int, L.crd2idx((r, k), layout)) * e
 
+    # An offset is what the row adds and what the step along k adds, there and in the pattern.
+    down = [at(r, 0) for r in range(rows)]
+    along = [at(0, k) for k in range(depth)]
+
     unit = 16 // e
     if major == "k":
-        lbo, sbo = (16, at(8, 0) if rows > 8 else 0) if width else (at(0, unit), at(8, 0) if rows > 8 else 0)
+        lbo, sbo = 16 if width else at(0, unit), at(8, 0) if rows > 8 else 0
         pitch = width or 16
-
-        def expected(r: int, k: int) -> int:
-            within = k * e if width else (k // unit) * lbo + (k % unit) * e
-            return (r // 8) * sbo + (r % 8) * pitch + within
-
+        expected_down = [(r // 8) * sbo + (r % 8) * pitch for r in range(rows)]
+        expected_along = [k * e if width else (k // unit) * lbo + (k % unit) * e for k in range(depth)]
     elif width:
         span = width // e
         lbo, sbo = at(span, 0) if rows > span else 0, at(0, 8)
-
-        def expected(r: int, k: int) -> int:
-            return (r * e // width) * lbo + (k // 8) * sbo + (k % 8) * width + (r * e) % width
-
+        expected_down = [(r * e // width) * lbo + (r * e) % width for r in range(rows)]
+        expected_along = [(k // 8) * sbo + (k % 8) * width for k in range(depth)]
     else:
         sbo, lbo = at(unit, 0) if rows > unit else 0, at(0, 8)
+        expected_down = [(r // unit) * sbo + (r % unit) * e for r in range(rows)]
+        expected_along = [(k // 8) * lbo + (k % 8) * 16 for k in range(depth)]
 
-        def expected(r: int, k: int) -> int:
-            return (r // unit) * sbo + (k // 8) * lbo + (k % 8) * 16 + (r % unit) * e
-
-    for r in range(rows):
-        for k in range(depth):
-            if at(r, k) != expected(r, k):
-                pattern = f"a {width}-byte swizzle" if width else "no swizzle"
-                raise LayoutError(
-                    f"wgmma cannot read an operand with layout {layout}: with {pattern} and contiguous {major}, "
-                    f"element ({r}, {k}) must be {expected(r, k)} bytes from the start, not {at(r, k)}"
-                )
+    if down != expected_down or along != expected_along:
+        r, k = next(
+            (r, k)
+            for r in range(rows)
+            for k in range(depth)
+            if down[r] + along[k] != expected_down[r] + expected_along[k]
+        )
+        pattern = f"a {width}-byte swizzle" if width else "no swizzle"
+        raise LayoutError(
+            f"wgmma cannot read an operand with layout {layout}: with {pattern} and contiguous {major}, element "
+            f"({r}, {k}) must be {expected_down[r] + expected_along[k]} bytes from the start, not {down[r] + along[k]}"
+        )
     if lbo >> 18 or sbo >> 18:
         raise LayoutError(f"wgmma: the steps {lbo} and {sbo} of layout {layout} do not fit a descriptor")
     return lbo, sbo

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import io
+import random
+import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import ParseError
@@ -140,6 +144,48 @@ def test_descriptors_refuse_other_layouts():
         descriptor_fields(Layout((64, 16), (72, 1)), 16, 128, "k")
     with pytest.raises(LayoutError, match="no swizzle"):
         descriptor_fields(Layout((64, 16), (16, 1)), 16, 0, "k")
+
+
+def read_at(r: int, k: int, width: int, major: str, lbo: int, sbo: int) -> int:
+    """Where the hardware reads an element of 16 bits: in groups of 8 rows, each 16 bytes or a row of the swizzle."""
+    if major == "k" and width:
+        return r // 8 * sbo + r % 8 * width + 2 * k
+    if major == "k":
+        return r // 8 * sbo + r % 8 * 16 + k // 8 * lbo + k % 8 * 2
+    if width:
+        return 2 * r // width * lbo + 2 * r % width + k // 8 * sbo + k % 8 * width
+    return r // 8 * sbo + r % 8 * 2 + k // 8 * lbo + k % 8 * 16
+
+
+@given(st.integers(0, 1 << 32))
+def test_descriptors_tell_where_each_element_is(seed: int):
+    """Layouts that are accepted, or changed in one stride: what is returned is right, what is refused is wrong."""
+    rng = random.Random(seed)
+    major, width = rng.choice("k mn".split()), rng.choice([0, 32, 64, 128])
+    group, step = rng.choice([64, 256, 512, 1024, 4096]), rng.choice([64, 128, 512, 1024])
+    if major == "k" and width:
+        strides = [width // 2, group, 1, 8]
+        shape = ((8, 8), (8, 2))
+    elif major == "k":
+        shape, strides = ((8, 8), (8, 2)), [8, group, 1, step]
+    elif width:
+        shape, strides = ((width // 2, 4), (8, 2)), [1, group, width // 2, step]
+    else:
+        shape, strides = ((8, 8), (8, 2)), [1, group, 8, step]
+    if rng.random() < 0.5:
+        strides[rng.randrange(4)] += rng.choice([1, 8, 64])
+    a, b, c, d = strides
+    layout = Layout(shape, ((a, b), (c, d)))
+    places = {(r, k): 2 * L.crd2idx((r, k), layout) for r in range(L.size(layout[0])) for k in range(16)}
+    try:
+        lbo, sbo = descriptor_fields(layout, 16, width, major)
+    except LayoutError as error:
+        found = re.search(r"element \((\d+), (\d+)\) must be (\d+) bytes from the start, not (\d+)", str(error))
+        assert found
+        r, k, wanted, found_at = map(int, found.groups())
+        assert places[r, k] == found_at != wanted
+    else:
+        assert all(read_at(r, k, width, major, lbo, sbo) == place for (r, k), place in places.items())
 
 
 def test_oldest_architectures():
