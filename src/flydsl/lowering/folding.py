@@ -23,7 +23,7 @@ from ..ir.emitter import emit_head
 from ..ir.types import dense_ints, vector_type
 from ..ir.values import OP_RESULTS
 from . import folds
-from .lanes import lanes_in
+from .lanes import Lanes, lanes_in
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ArrayAttr, IntegerAttr
@@ -39,7 +39,7 @@ class FoldingBuilder(Builder):
     depend on which of several users came first.
     """
 
-    __slots__ = ("_depths", "_open", "bypassed", "divisors", "in_kernel")
+    __slots__ = ("_depths", "_open", "bypassed", "divisors", "in_kernel", "put_together")
 
     def __init__(self, block: Block | None = None):
         super().__init__(block)
@@ -50,6 +50,8 @@ class FoldingBuilder(Builder):
         """Numbers that integers are known to be multiples of."""
         self.bypassed: list[Operation] = []
         """Conversions of floats that were converted back: for nothing, unless somebody else takes them."""
+        self.put_together: dict[SSAValue, Lanes] = {}
+        """What inserts of one block have put together: elements come one by one, and each looks at all before it."""
         self.in_kernel = False
         """Whether a kernel is built; elsewhere swizzles stay as they are."""
 
@@ -58,6 +60,7 @@ class FoldingBuilder(Builder):
         """Build into the entry block of a new function."""
         saved = self._open, self._depths
         self._open, self._depths = [entry], {entry: 0}
+        self.put_together.clear()
         try:
             with super().open_function(entry):
                 yield

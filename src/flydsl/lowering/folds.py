@@ -417,14 +417,20 @@ def chain(v: SSAValue) -> Lanes | None:
 
 def insert(b: FoldingBuilder, x: SSAValue, v: SSAValue, at: int) -> SSAValue:
     """A 1-D vector with an element, or consecutive ones, replaced; what is overwritten is forgotten."""
-    owner = v.owner
-    before = chain(v) if isinstance(owner, Operation) and owner.parent is b.block and type(owner) in _INSERTS else None
+    owner: Any = v.owner
+    before = None
+    if type(owner) in _INSERTS and owner.parent is b.block:
+        before = b.put_together.get(v) or chain(v)
     if before is None:
         before = Lanes.of(v, b.block)
     after = before.put(b, x, at)
-    if after.base is before.base and len(after.parts) == len(before.parts) + 1:
-        return put_in(b, x, v, at)
-    return after.value(b)
+    if not (after.base is before.base and len(after.parts) == len(before.parts) + 1):
+        return after.value(b)
+    made = put_in(b, x, v, at)
+    owner = made.owner
+    if owner.parent is b.block and owner.location is b.loc:
+        b.put_together[made] = after
+    return made
 
 
 _INSERTS = (xvector.InsertOp, vector.InsertStridedSliceOp)
