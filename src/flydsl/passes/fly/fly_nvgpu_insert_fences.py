@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr, i64
 from xdsl.ir import Block, Operation, SSAValue
@@ -23,7 +24,7 @@ from ...dialects.fly_nvgpu.effects import EFFECTS, Effect, effects_of
 from ...dialects.fly_nvgpu.ops import KINDS
 from ...dialects.upstream import gpu, llvm, scf
 from ...dialects.upstream.llvm.atomics import CmpXchgOp
-from ...ir.builder import i32_list
+from ...ir.builder import i32_list, operands_of
 from ..base import Pass
 
 _SHARED = 3
@@ -90,7 +91,9 @@ def _kernel(body: Block) -> None:
     if {Effect.MBARRIER_INIT, Effect.SHARES_MBARRIER} <= effects:
         _fence_inits(body)
     if effects & _ASYNCHRONOUS:
-        _block(body, _State(peers=Effect.ADDRESSES_PEER in effects), insert=True)
+        peers = Effect.ADDRESSES_PEER in effects
+        walk = _Walk(peers, registers=Effect.WGMMA_REGISTERS in effects)
+        walk.block(body, _State(peers=peers), insert=True)
     for op in declared:
         del op.attributes[EFFECTS]
 
@@ -101,12 +104,13 @@ def _fence_inits(block: Block) -> None:
     for op in list(block.ops):
         effects = effects_of(op)
         inside = [inner for region in op.regions for inner in region.blocks]
-        used = effects | frozenset[Effect]().union(*(effects_of(x) for inner in inside for x in _all(inner)))
         if Effect.MBARRIER_INIT in effects:
             last = op
         elif Effect.MBARRIER_INIT_FENCE in effects:
             last = None
-        elif last is not None and used & _USES_MBARRIERS:
+        elif last is not None and (
+            effects & _USES_MBARRIERS or any(effects_of(x) & _USES_MBARRIERS for inner in inside for x in _all(inner))
+        ):
             _call_behind(last, _MBARRIER_INIT_FENCE)
             last = None
         for inner in inside:
@@ -161,7 +165,7 @@ class _Written:
         elif isinstance(op, llvm.LoadOp):
             if self.stored:
                 self.values.update(op.results)
-        elif op.name not in self._MOVES or any(x in self.values for x in op.operands):
+        elif op.name not in self._MOVES or not self.values.isdisjoint(operands_of(op)):
             self.values.update(op.results)
 
     def read_by(self, product: Operation) -> bool:
@@ -169,64 +173,98 @@ class _Written:
         return not self.known or any(x in self.values for x in product.operands if x.type != i64)
 
 
-def _block(block: Block, state: _State, *, insert: bool) -> _State:
-    """What holds behind a block; with `insert` it gets the fences it lacks."""
-    written = _Written()
-    for op in list(block.ops):
-        if op.regions:
-            state = _structured(op, state, insert)
-            written.lose()
-            continue
-        effects = effects_of(op)
-        if _writes_shared(op, effects, state.peers):
-            state = replace(state, dirty=True)
-        elif not effects:
-            written.see(op)
-        elif Effect.PROXY_FENCE_ALL in effects or (Effect.PROXY_FENCE in effects and not state.peers):
-            state = replace(state, dirty=False)
-        elif Effect.WGMMA_FENCE in effects:
-            written.fence()
-            state = replace(state, fenced=True)
-        elif Effect.WGMMA_COMMIT in effects:
-            state = replace(state, fenced=False, open=False)
-        elif effects & _NEEDS_PROXY_FENCE:
-            if state.dirty and insert:
+class _Step(NamedTuple):
+    """An op that matters, with what it does."""
+
+    op: Operation
+    effects: frozenset[Effect]
+    writes: bool
+    """Whether it writes shared memory as threads do."""
+    inside: list[Block]
+
+
+class _Walk:
+    """Walks over one kernel. The body of a loop is walked several times, so what matters in it is found once."""
+
+    def __init__(self, peers: bool, *, registers: bool):
+        self._peers = peers
+        self._registers = registers
+        """Whether products take registers: then it matters who computes them, which any op may."""
+        self._steps: dict[Block, list[_Step]] = {}
+
+    def _of(self, block: Block) -> list[_Step]:
+        found = self._steps.get(block)
+        if found is None:
+            found = self._steps[block] = []
+            for op in block.ops:
+                inside = [region.block for region in op.regions if region.blocks]
+                effects = effects_of(op)
+                writes = _writes_shared(op, effects, self._peers)
+                if op.regions or effects or writes or self._registers:
+                    found.append(_Step(op, effects, writes, inside))
+        return found
+
+    def _needs_fence(self, block: Block) -> bool:
+        """Whether what was written must be visible to the asynchronous units somewhere in a block."""
+        return any(
+            step.effects & _NEEDS_PROXY_FENCE or any(map(self._needs_fence, step.inside)) for step in self._of(block)
+        )
+
+    def block(self, block: Block, state: _State, *, insert: bool) -> _State:
+        """What holds behind a block; with `insert` it gets the fences it lacks."""
+        written = _Written()
+        for op, effects, writes, inside in self._of(block):
+            if op.regions:
+                state = self._structured(op, inside, state, insert)
+                written.lose()
+            elif writes:
+                if not state.dirty:
+                    state = replace(state, dirty=True)
+            elif not effects:
+                written.see(op)
+            elif Effect.PROXY_FENCE_ALL in effects or (Effect.PROXY_FENCE in effects and not state.peers):
+                state = replace(state, dirty=False)
+            elif Effect.WGMMA_FENCE in effects:
+                written.fence()
+                state = replace(state, fenced=True)
+            elif Effect.WGMMA_COMMIT in effects:
+                state = replace(state, fenced=False, open=False)
+            elif effects & _NEEDS_PROXY_FENCE:
+                if state.dirty and insert:
+                    _call_before(op, state.fence)
+                state = replace(state, dirty=False)
+            elif Effect.WGMMA in effects:
+                if not state.fenced or (Effect.WGMMA_REGISTERS in effects and written.read_by(op)):
+                    written.fence()
+                    if insert:
+                        _call_before(op, _WGMMA_FENCE)
+                state = replace(state, fenced=True, open=True)
+            elif Effect.WGMMA_WAIT in effects:
+                if state.open and insert:
+                    _call_before(op, _WGMMA_COMMIT)
+                state = replace(state, fenced=False, open=False)
+        return state
+
+    def _structured(self, op: Operation, blocks: list[Block], state: _State, insert: bool) -> _State:
+        if isinstance(op, scf.IfOp):
+            ends = [self.block(block, state, insert=insert) for block in blocks]
+            return ends[0].meet(ends[1] if len(ends) > 1 else state)
+        if state.dirty and any(map(self._needs_fence, blocks)):
+            # Once in front of the loop instead of in each of its iterations.
+            if insert:
                 _call_before(op, state.fence)
             state = replace(state, dirty=False)
-        elif Effect.WGMMA in effects:
-            if not state.fenced or (Effect.WGMMA_REGISTERS in effects and written.read_by(op)):
-                written.fence()
-                if insert:
-                    _call_before(op, _WGMMA_FENCE)
-            state = replace(state, fenced=True, open=True)
-        elif Effect.WGMMA_WAIT in effects:
-            if state.open and insert:
-                _call_before(op, _WGMMA_COMMIT)
-            state = replace(state, fenced=False, open=False)
-    return state
-
-
-def _structured(op: Operation, state: _State, insert: bool) -> _State:
-    blocks = [region.block for region in op.regions if region.blocks]
-    if isinstance(op, scf.IfOp):
-        ends = [_block(block, state, insert=insert) for block in blocks]
-        return ends[0].meet(ends[1] if len(ends) > 1 else state)
-    if state.dirty and any(effects_of(inner) & _NEEDS_PROXY_FENCE for block in blocks for inner in _all(block)):
-        # Once in front of the loop instead of in each of its iterations.
-        if insert:
-            _call_before(op, state.fence)
-        state = replace(state, dirty=False)
-    # A loop starts with what its last iteration left, too. Two dry ones settle that.
-    state = replace(state, fenced=False)
-    for _ in range(2):
+        # A loop starts with what its last iteration left, too. Two dry ones settle that.
+        state = replace(state, fenced=False)
+        for _ in range(2):
+            end = state
+            for block in blocks:
+                end = self.block(block, end, insert=False)
+            state = state.meet(end)
         end = state
         for block in blocks:
-            end = _block(block, end, insert=False)
-        state = state.meet(end)
-    end = state
-    for block in blocks:
-        end = _block(block, end, insert=insert)
-    return state.meet(end)
+            end = self.block(block, end, insert=insert)
+        return state.meet(end)
 
 
 def _call_behind(op: Operation, intrinsic: str) -> None:
