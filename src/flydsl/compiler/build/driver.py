@@ -21,6 +21,7 @@ from ... import __version__, config
 from ...dialects.upstream import gpu
 from ...errors import DSLCompileError, FlyDSLError
 from ...ir import arith
+from ...ir.discard import discard
 from ...ir.emitter import ops_in
 from ...ir.locations import frames_of
 from ...ir.printer import print_ir
@@ -64,14 +65,23 @@ def print_located(module: ModuleOp) -> str:
 
 
 def run_passes(
-    module: ModuleOp, steps: Sequence[Step], times: dict[str, float], dumper: Dumper, hooks: PassHooks | None = None
+    module: ModuleOp,
+    steps: Sequence[Step],
+    times: dict[str, float],
+    dumper: Dumper,
+    hooks: PassHooks | None = None,
+    kept: ModuleOp | None = None,
 ) -> ModuleOp:
-    """Run the steps of a pipeline in order, the passes of the user (`hooks`) around them; a failure names the pass."""
+    """Run the steps of a pipeline in order, the passes of the user (`hooks`) around them; a failure names the pass.
+
+    What a pass has made another module of is taken apart, but for the one to be `kept`; the user's passes may keep any.
+    """
     verify_each = config.debug.enable_verifier
     for first, last, spec in steps:
         start = time.perf_counter()
         if hooks is not None:
             module = hooks.before(first, module)
+        before = module
         p = spec.make()
         try:
             module = p.run(module)
@@ -83,6 +93,8 @@ def run_passes(
             raise
         except VerifyException as error:
             raise unverified(module, f"the IR does not verify after pass '{p.name}'", error) from error
+        if module is not before and before is not kept and hooks is None:
+            discard(before)
         times[p.name] = times.get(p.name, 0.0) + time.perf_counter() - start
         module = dumper.after(p.name, module)
         if hooks is not None:
@@ -159,7 +171,7 @@ def compile_module(
         steps = plan(specs[:upper], lambda i: looked_at or i in places)
         if hooks is not None:
             module = hooks.start(module)
-        lowered = run_passes(module, steps, pass_times, dumper, hooks)
+        lowered = run_passes(module, steps, pass_times, dumper, hooks, traced)
         if hooks is not None:
             lowered = hooks.end(lowered)
         times["passes"] = pass_times
@@ -169,7 +181,7 @@ def compile_module(
         writable = made_up_for(specs[upper:], debug_info=DEBUG_ATTRIBUTE in device.attributes)
         if looked_at or not writable or (hooks is not None and hooks.beyond(upper)):
             rest = one_by_one(specs, upper)
-            lowered = run_passes(lowered, rest, pass_times, dumper, hooks)
+            lowered = run_passes(lowered, rest, pass_times, dumper, hooks, traced)
             device, host = split(lowered)
         with shown_at_its_line(backend, device):
             device_ir = backend.device_ir(device)
@@ -196,6 +208,8 @@ def compile_module(
             binary = run_flow(
                 device_ir, backend, options, custom, kernels=kernels, hints=hints, folder=dumper.work_folder()
             )
+    if hooks is None and lowered is not traced:
+        discard(lowered)
     dumper.code(
         lambda: binary.optimized_ir, binary.asm, backend.binary_ext, binary.sections.get(backend.binary_ext, b"")
     )
