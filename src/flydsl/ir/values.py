@@ -66,9 +66,14 @@ for _name in (*OPERATORS, *METHODS):
 class OpResult(theirs.OpResult[Attribute], Computes):
     """A result of an op."""
 
+    # xDSL's says the same, the identity, in Python: compiling asks a value for it dozens of times.
+    __hash__ = object.__hash__
+
 
 class BlockArgument(theirs.BlockArgument[Attribute], Computes):
     """An argument of a block."""
+
+    __hash__ = object.__hash__
 
 
 _OURS: Final[dict[type[SSAValue], type[SSAValue]]] = {
@@ -84,7 +89,7 @@ SSA_CLASSES: Final = OP_RESULTS | {theirs.BlockArgument, BlockArgument}
 
 def own(value: V) -> V:
     """The same object, as one of the classes here: they add methods and no fields, and have xDSL's class as first base,
-    without which Python refuses."""
+    without which Python refuses. Its hash is another one from then on, so no table may have it yet."""
     kind = _OURS.get(type(value))
     if kind is not None:
         value.__class__ = kind  # pyright: ignore[reportAttributeAccessIssue]

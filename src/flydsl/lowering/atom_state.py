@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Lowering: TypeAlias = FlyConversion | LayoutLowering
     """The passes that follow atoms."""
 
-ATOM_TYPES = (CopyAtomType, MmaAtomType, TiledCopyType, TiledMmaType)
+ATOM_TYPES = frozenset[type[Attribute]]((CopyAtomType, MmaAtomType, TiledCopyType, TiledMmaType))
 
 
 class AtomWithState:

@@ -20,6 +20,7 @@ from ..ir import arith
 from ..ir.builder import CMPI, FLOAT_BINARY, INT_BINARY, Builder, elem_of, i1, i32_list, i64_list, operands_of
 from ..ir.fold import fold_float
 from ..ir.types import bit_width, dense_ints, is_splat, vector_type
+from ..ir.values import OP_RESULTS
 from .lanes import Lanes, Part, lanes_in, put_in
 from .swizzles import simplified
 
@@ -39,7 +40,8 @@ _SWAPPED = {
 
 
 def _is(value: SSAValue, cls: type[Operation]) -> bool:
-    return isinstance(value.owner, cls)
+    # `isinstance` asks the metaclass of xDSL's ops, in Python.
+    return cls in type(value.owner).__mro__
 
 
 def _args(value: SSAValue) -> tuple[SSAValue, ...]:
@@ -68,7 +70,7 @@ def int_binary(b: FoldingBuilder, name: str, x: SSAValue, y: SSAValue) -> SSAVal
         found = simplified(b, x, y)
         if found is not None:
             return found
-    if cy is not None and cx is None and not isinstance(x.type, VectorType):
+    if cy is not None and cx is None and type(x.type) is not VectorType:
         if name in ("andi", "ori") and (cy == -1 or (cy == 1 and x.type == i1)):
             return x if name == "andi" else y
         found = _reassociated(b, name, x, int(cy))
@@ -158,7 +160,8 @@ def cast_value(b: FoldingBuilder, name: str, x: SSAValue, type_: Attribute) -> S
     if name == "bitcast":
         return bitcast(b, arith.BitcastOp, x, type_)
     owner = x.owner
-    if isinstance(owner, Operation):
+    if type(x) in OP_RESULTS:
+        owner = cast(Operation, owner)
         source = operands_of(owner)[0] if len(operands_of(owner)) == 1 else x
         found = _chained(b, name, owner, source, type_)
         if found is not None:
@@ -222,11 +225,11 @@ def _positions(op: Operation) -> tuple[int, ...]:
 def extract_value(b: FoldingBuilder, container: SSAValue, at: tuple[int, ...], type_: Attribute) -> SSAValue:
     """A field of a struct: found where it was inserted, or read with one path."""
     while at:
-        owner = container.owner
-        if isinstance(owner, llvm.ExtractValueOp):
+        owner: Any = container.owner
+        if type(owner) is llvm.ExtractValueOp:
             container, at = operands_of(owner)[0], (*_positions(owner), *at)
             continue
-        if not isinstance(owner, llvm.InsertValueOp):
+        if type(owner) is not llvm.InsertValueOp:
             break
         before, value = operands_of(owner)
         put = _positions(owner)
@@ -298,11 +301,12 @@ def _static_index(op: Operation) -> int | None:
 
 def splat_of(b: FoldingBuilder, value: SSAValue) -> SSAValue | None:
     """The scalar a vector holds in every place, if that is visible."""
-    owner = value.owner
-    if isinstance(owner, xvector.BroadcastOp):
+    owner: Any = value.owner
+    kind = cast(type[Operation], type(owner))
+    if kind is xvector.BroadcastOp:
         source = operands_of(owner)[0]
         return None if isinstance(source.type, VectorType) else source
-    if isinstance(owner, arith.ConstantOp):
+    if kind is arith.ConstantOp:
         attr = owner.properties["value"]
         if isinstance(attr, DenseIntOrFPElementsAttr) and is_splat(cast(Any, attr)):
             return b.const(cast("Sequence[float]", attr.get_values())[0], elem_of(value.type))

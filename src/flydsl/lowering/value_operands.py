@@ -158,7 +158,7 @@ def _read_lanes(b: FoldingBuilder, lanes: Lanes, at: int, type_: Attribute) -> S
 def write(b: Builder, value: SSAValue, state: SSAValue, at: int) -> SSAValue:
     """A vector with the elements from one on replaced."""
     new = with_element(b, value, elem_of(state.type))
-    if isinstance(new.type, VectorType):
+    if type(new.type) is VectorType:
         props = vector.InsertStridedSliceOp.properties_for(at)
         return b.pure(vector.InsertStridedSliceOp, (new, state), state.type, props)
     return b.insert(new, state, at)

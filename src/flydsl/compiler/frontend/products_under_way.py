@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, NoReturn, cast
 from xdsl.ir import Operation
 
 from ...dialects.fly.atoms import MmaAtomType, TiledMmaType
-from ...dialects.fly.types import MemRefType, PointerType
+from ...dialects.fly.types import is_register
 from ...errors import DSLRuntimeError
 from ...ir.emitter import operands_of
-from ...ir.enums import AddressSpace
 from ...ir.locations import source_chain
 from ..build.ir_errors import place
 from .stores import WRITTEN
@@ -144,7 +143,7 @@ class _Walk:
 
     def use(self, op: Operation, value: SSAValue, state: _State) -> None:
         """Complete the waits in front of a use; without any it is a mistake."""
-        if not _in_registers(value):
+        if not is_register(value.type):
             return
         for accumulator, products in list(state.items()):
             if not self.overlap(accumulator, value):
@@ -166,7 +165,7 @@ class _Walk:
             owner = value.owner
             known = ()
             if isinstance(owner, Operation) and owner.name not in _FRESH and not owner.regions:
-                above = [v for v in operands_of(owner) if _in_registers(v)]
+                above = [v for v in operands_of(owner) if is_register(v.type)]
                 known = tuple(x for v in above for x in (v, *self.origins(v)))
             self.views[value] = known
         return known
@@ -200,11 +199,6 @@ def _branches(one: _State, other: _State) -> _State:
             if some is not None and some.ended:
                 made[value] = some
     return made
-
-
-def _in_registers(value: SSAValue) -> bool:
-    kind = value.type
-    return isinstance(kind, (MemRefType, PointerType)) and kind.data.space is AddressSpace.Register
 
 
 def _reaches(value: SSAValue, op: Operation) -> bool:

@@ -431,6 +431,14 @@ _ALWAYS_STATIC = {SwizzleType, CoordSwizzleType, TileType}
 _BY_DATA = {IntTupleType, LayoutType, ComposedLayoutType, BasisType}
 
 
+_IN_MEMORY = frozenset[type[Attribute]]((PointerType, MemRefType))
+
+
+def is_register(type_: Any) -> bool:
+    """Whether a type is a pointer or a tensor in the register space."""
+    return type(type_) in _IN_MEMORY and type_.data.space is AddressSpace.Register
+
+
 def is_static(type_: Attribute) -> bool:
     """Whether a value of this type has no run-time content."""
     kind = type(type_)

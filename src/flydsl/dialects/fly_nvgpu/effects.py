@@ -49,6 +49,8 @@ class Effect(Enum):
     WGMMA_COMMIT = "wgmma_commit"
     WGMMA_WAIT = "wgmma_wait"
 
+    __hash__ = object.__hash__  # Enum's is in Python
+
 
 _WORDS = {effect.value: effect for effect in Effect}
 _NONE: frozenset[Effect] = frozenset()

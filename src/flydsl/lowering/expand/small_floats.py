@@ -28,7 +28,7 @@ _NAN = 0x7FC00000
 def is_small(type_: Attribute) -> bool:
     """Whether a type, or a vector's element type, is a float of less than 16 bits."""
     elem = elem_of(type_)
-    return not isinstance(elem, IntegerType) and getattr(elem, "bitwidth", 16) < 16
+    return type(elem) is not IntegerType and getattr(elem, "bitwidth", 16) < 16
 
 
 def like(type_: Attribute, elem: Attribute) -> Attribute:

@@ -11,7 +11,10 @@ from xdsl.traits import IsTerminator
 from ...dialects.upstream import scf
 from ...ir.builder import operands_of
 from ...ir.dead_code import is_pure
+from ...ir.values import OP_RESULTS
 from ...lowering.rebuild import Handler, Rebuilder
+
+_IFS_AND_LOOPS = frozenset((scf.ForOp, scf.IfOp))
 
 
 class Liveness:
@@ -40,7 +43,7 @@ class Liveness:
         for op in self._optional:
             if id(op) not in self._live:
                 self.dead.add(id(op))
-            elif isinstance(op, (scf.ForOp, scf.IfOp)):
+            elif type(op) in _IFS_AND_LOOPS:
                 gone = {i for i in range(len(op.results)) if (id(op), i) not in self._kept}
                 if gone:
                     self.unused[id(op)] = gone
@@ -49,7 +52,7 @@ class Liveness:
         op = block.first_op
         while op is not None:
             if op.regions:
-                known = isinstance(op, (scf.ForOp, scf.IfOp))
+                known = type(op) in _IFS_AND_LOOPS
                 if known:
                     self._optional.append(op)
                 else:
@@ -61,7 +64,7 @@ class Liveness:
                 self._optional.append(op)
             elif not op.has_trait(IsTerminator, value_if_unregistered=False) or op.successors:
                 self._acts(op, around)
-            elif not isinstance(op.parent_op(), (scf.ForOp, scf.IfOp)):
+            elif type(op.parent_op()) not in _IFS_AND_LOOPS:
                 self._acts(op, [])
             op = op.next_op
 
@@ -77,10 +80,10 @@ class Liveness:
             self._todo += operands_of(op)[: 3 if isinstance(op, scf.ForOp) else 1]
 
     def _need(self, value: SSAValue) -> None:
-        if isinstance(value, OpResult):
-            op = value.op
-            if isinstance(op, (scf.ForOp, scf.IfOp)):
-                self._keep(op, value.index)
+        if type(value) in OP_RESULTS:
+            op = cast(Operation, value.owner)
+            if type(op) in _IFS_AND_LOOPS:
+                self._keep(op, cast(OpResult, value).index)
             elif not op.regions and id(op) not in self._live:
                 self._live.add(id(op))
                 if is_pure(type(op)):
@@ -95,7 +98,7 @@ class Liveness:
             return
         self._kept.add((id(op), i))
         at: Operation | None = op
-        while isinstance(at, (scf.ForOp, scf.IfOp)):
+        while at is not None and type(at) in _IFS_AND_LOOPS:
             self._enter(at)
             at = at.parent_op()
         if isinstance(op, scf.ForOp):

@@ -110,14 +110,14 @@ class FlyConversion(DeviceModule, BufferMemory):
 
     def convert(self, type_: Attribute) -> Attribute:
         """Type after the pass."""
-        if isinstance(type_, (PointerType, MemRefType)):
+        if type(type_) is PointerType or type(type_) is MemRefType:
             space = type_.data.space
             if is_buffer_type(type_):
                 return self.buffer_pointer_type()
             if not isinstance(space, AddressSpace):
                 raise DSLCompileError(f"address space {space} is not known to this target")
             return llvm.ptr(self.spaces[space])
-        if isinstance(type_, ATOM_TYPES):
+        if type(type_) in ATOM_TYPES:
             return atom_state.struct_type(type_)
         if isinstance(type_, PlainMemRefType):
             return self.convert(pointer_type(cast("PlainMemRefType[Attribute]", type_)))
@@ -134,7 +134,7 @@ class FlyConversion(DeviceModule, BufferMemory):
 
     def val(self, old: SSAValue) -> SSAValue:
         found = self.vm[old]
-        if isinstance(old.type, ATOM_TYPES) and not isinstance(found, SSAValue):
+        if type(old.type) in ATOM_TYPES and not isinstance(found, SSAValue):
             return atom_state.to_struct(self.b, found, old.type)
         return cast(SSAValue, found)
 

@@ -191,7 +191,7 @@ class LayoutLowering(Rebuilder):
             return Pointer(self, value, type_)
         if is_static(type_):
             return object_of(type_)
-        if isinstance(type_, ATOM_TYPES):
+        if type(type_) in ATOM_TYPES:
             return AtomWithState(type_, {}, value)
         raise DSLCompileError(
             f"fly-layout-lowering: {type_} is not in normal form; run fly-rewrite-func-signature first"

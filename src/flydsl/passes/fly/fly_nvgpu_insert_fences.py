@@ -13,7 +13,6 @@ run changes nothing. A fence the author wrote is found and not repeated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -25,6 +24,7 @@ from ...dialects.fly_nvgpu.ops import KINDS
 from ...dialects.upstream import gpu, llvm, scf
 from ...dialects.upstream.llvm.atomics import CmpXchgOp
 from ...ir.builder import i32_list, operands_of
+from ...ir.emitter import ops_in
 from ..base import Pass
 
 _SHARED = 3
@@ -84,7 +84,7 @@ def insert_fences(module: ModuleOp) -> None:
 
 
 def _kernel(body: Block) -> None:
-    declared = [op for op in _all(body) if EFFECTS in op.attributes]
+    declared = [op for op in ops_in(body) if EFFECTS in op.attributes]
     if not declared:
         return
     effects = frozenset[Effect]().union(*map(effects_of, declared))
@@ -109,7 +109,7 @@ def _fence_inits(block: Block) -> None:
         elif Effect.MBARRIER_INIT_FENCE in effects:
             last = None
         elif last is not None and (
-            effects & _USES_MBARRIERS or any(effects_of(x) & _USES_MBARRIERS for inner in inside for x in _all(inner))
+            effects & _USES_MBARRIERS or any(effects_of(x) & _USES_MBARRIERS for inner in inside for x in ops_in(inner))
         ):
             _call_behind(last, _MBARRIER_INIT_FENCE)
             last = None
@@ -119,17 +119,13 @@ def _fence_inits(block: Block) -> None:
         _call_behind(last, _MBARRIER_INIT_FENCE)
 
 
-def _all(block: Block) -> Iterator[Operation]:
-    for op in block.ops:
-        yield op
-        for region in op.regions:
-            for inner in region.blocks:
-                yield from _all(inner)
+_WRITERS: dict[type[Operation], int] = {llvm.StoreOp: 1, llvm.AtomicRMWOp: 0, CmpXchgOp: 0}
+"""Ops that write memory, and which operand says where."""
 
 
 def _writes_shared(op: Operation, effects: frozenset[Effect], peers: bool) -> bool:
-    if isinstance(op, (llvm.StoreOp, llvm.AtomicRMWOp, CmpXchgOp)):
-        at = op.ptr if isinstance(op, llvm.StoreOp) else op.operands[0]
+    if type(op) in _WRITERS:
+        at = operands_of(op)[_WRITERS[type(op)]]
         return llvm.address_space(at.type) in ((0, _SHARED) if peers else (_SHARED,))
     return Effect.WRITES_SHARED in effects
 
@@ -160,9 +156,10 @@ class _Written:
     def see(self, op: Operation) -> None:
         if not self.known:
             return
-        if isinstance(op, llvm.StoreOp):
-            self.stored |= op.value in self.values
-        elif isinstance(op, llvm.LoadOp):
+        kind = type(op)
+        if kind is llvm.StoreOp:
+            self.stored |= operands_of(op)[0] in self.values
+        elif kind is llvm.LoadOp:
             if self.stored:
                 self.values.update(op.results)
         elif op.name not in self._MOVES or not self.values.isdisjoint(operands_of(op)):

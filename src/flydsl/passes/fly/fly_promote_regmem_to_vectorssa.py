@@ -18,7 +18,7 @@ from ... import layout as L
 from ...dialects.fly.infer import python_value, storage_type
 from ...dialects.fly.ops import OPS, FlyOp
 from ...dialects.fly.semantics import object_of
-from ...dialects.fly.types import PointerType
+from ...dialects.fly.types import PointerType, is_register
 from ...dialects.upstream import gpu, scf
 from ...errors import DSLCompileError
 from ...ir.builder import operands_of
@@ -26,7 +26,6 @@ from ...ir.types import vector_type
 from ...lowering.rebuild import Handler, Rebuilder, failure_at, remove_dead
 from ...lowering.value_operands import read, write
 from ..base import Form, Part, Pass
-from .walk.register_values import is_register
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import DictionaryAttr

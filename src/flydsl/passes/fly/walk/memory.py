@@ -37,7 +37,7 @@ class Memory(LayoutLowering, FlyConversion):
             return found
         if isinstance(found, Pointer):
             return self.address_of_pointer(found)
-        if isinstance(old.type, ATOM_TYPES):
+        if type(old.type) in ATOM_TYPES:
             return atom_state.to_struct(self.b, found, old.type)
         return super().val(old)
 

@@ -45,7 +45,7 @@ class Regions(Memory):
 
     def plain(self, type_: Attribute, value: SSAValue) -> object:
         """A value that is its own carrier; an atom is taken apart."""
-        return atom_state.from_struct(self.b, value, type_) if isinstance(type_, ATOM_TYPES) else value
+        return atom_state.from_struct(self.b, value, type_) if type(type_) in ATOM_TYPES else value
 
     def pack_all(self, old: Sequence[SSAValue]) -> list[SSAValue]:
         """Carriers of several values in order."""

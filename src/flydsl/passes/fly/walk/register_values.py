@@ -16,18 +16,12 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region
 
 from ....dialects.fly.forms import groups_of
 from ....dialects.fly.ops import OPS
-from ....dialects.fly.types import MemRefType, PointerType
+from ....dialects.fly.types import is_register
 from ....ir.builder import operands_of
 from ....ir.dead_code import is_pure
 from ....ir.emitter import blocks_in
-from ....ir.enums import AddressSpace
 from ....lowering.folding import FoldingBuilder
 from ....lowering.lanes import Lanes
-
-
-def is_register(type_: Attribute) -> bool:
-    """Whether a type is a pointer or a tensor in the register space."""
-    return isinstance(type_, (PointerType, MemRefType)) and type_.data.space is AddressSpace.Register
 
 
 class Root:

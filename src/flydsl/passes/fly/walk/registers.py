@@ -9,7 +9,7 @@ from xdsl.dialects import func
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ....dialects.fly.ops import OPS
-from ....dialects.fly.types import PointerType
+from ....dialects.fly.types import PointerType, is_register
 from ....dialects.upstream import gpu
 from ....ir.builder import operands_of
 from ....ir.emitter import blocks_in
@@ -19,7 +19,7 @@ from ....lowering.folding import FoldingBuilder
 from ..convert_fly import storage_type
 from ..fly_layout_lowering import Pointer
 from .calls import Calls
-from .register_values import KeepInMemory, RegisterValues, Root, is_register
+from .register_values import KeepInMemory, RegisterValues, Root
 
 _ROOTS: frozenset[type[object]] = frozenset((Root,))
 """What a pointer has for its base where a register is a value."""
