@@ -160,8 +160,10 @@ def compile_module(
             return repro.script(name, target, hints, custom, libraries, passes, located=located, overridden=overridden)
 
         say_what_for(module, backend, options, hints)
-        traced = module = dumper.origin(module, script)
-        say_what_for(module, backend, options, hints)  # of one that stands for it
+        traced = dumper.origin(module, script)
+        if traced is not module:  # a file stands for it
+            say_what_for(traced, backend, options, hints)
+        module = traced
         pass_times: dict[str, float] = {}
         specs = specs_of(with_demanded(fragments, module.attributes))
         hooks = _hooks(custom, backend, hints, [spec.name for spec in specs], dumper)
@@ -327,7 +329,7 @@ def _dynamic_shared(module: ModuleOp) -> dict[str, int]:
         if not isinstance(function, func.FuncOp):
             continue
         for op in (each for block in function.body.blocks for each in ops_in(block)):
-            shared = op.parts.shared if isinstance(op, gpu.LaunchFuncOp) else None
+            shared = op.parts.shared if type(op) is gpu.LaunchFuncOp else None
             if shared is None:
                 continue
             size = shared.owner

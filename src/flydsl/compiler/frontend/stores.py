@@ -73,7 +73,7 @@ def walk_kernels(host: Block, device: Block, spans: Mapping[str, tuple[int, int]
                 loops[op.sym_name.data] = list(dict.fromkeys(lines))[:16]
     found: set[int] = set()
     for op in ops_in(host):
-        if isinstance(op, gpu.LaunchFuncOp):
+        if type(op) is gpu.LaunchFuncOp:
             operands = list(op.parts.arguments)
             for index in kernels.get(op.kernel.nested_references.data[-1].data, ()):
                 if index < len(operands):  # what the launch adds by itself is none of the caller's
