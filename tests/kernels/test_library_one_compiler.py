@@ -51,12 +51,12 @@ def test_one_walk_and_its_passes(name: str, where: str, monkeypatch: pytest.Monk
     backend = backend_for_target(parse_target(target))
     run, compared = driver.run_passes, []
 
-    def both(module, steps, times, dumper, hooks=None):
+    def both(module, steps, times, dumper, hooks, kept):
         if not steps or steps[0].spec.name != "fly-to-llvm":
-            return run(module, steps, times, dumper, hooks)
+            return run(module, steps, times, dumper, hooks, kept)
         passes = [PassSpec(each) for each in steps[0].spec.options["passes"].split("+")]
         listed = run(module.clone(), one_by_one([*passes, *(step.spec for step in steps[1:])]), {}, dumper, hooks)
-        made = run(module, steps, times, dumper, hooks)
+        made = run(module, steps, times, dumper, hooks, kept)
         texts = [backend.device_ir(driver.split(each)[0]) for each in (made, listed)]
         compared.append(texts[0] == texts[1])
         return made

@@ -84,3 +84,21 @@ def test_a_compilation_leaves_the_traced_module_alone(collector_off, target: str
     assert [x for x in left if x.__dict__] == left, "no module that was taken apart is kept"
     assert len(left) <= 1
     assert "scf.if" in artifact.source_ir and "fly.memref.store" in artifact.source_ir
+
+
+def test_who_looks_may_keep_the_last_that_was_seen(monkeypatch: pytest.MonkeyPatch):
+    """A watcher of passes; and whoever gives a module to be compiled."""
+    from flydsl.compiler.build.dumps import watching
+    from flydsl.compiler.mlir_compiler import MlirCompiler
+
+    monkeypatch.setenv("FLYDSL_RUNTIME_ENABLE_CACHE", "0")
+    seen: list[tuple[ModuleOp, str]] = []
+    flyc.invalidate_all()
+    with watching(lambda name, module: seen.append((module, print_ir(module)))):
+        made = flyc.compile(scale, np.zeros(100, np.float32), 100, target="rocm:gfx942", run=False).artifact
+    assert len(seen) > 3
+    module = Parser(make_context(), made.source_ir).parse_module()
+    assert MlirCompiler.compile(module, arch="gfx942").sections["hsaco"]
+    assert "scf.if" in print_ir(module)
+    last, text = seen[-1]
+    assert print_ir(last) == text

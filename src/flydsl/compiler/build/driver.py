@@ -74,7 +74,7 @@ def run_passes(
 ) -> ModuleOp:
     """Run the steps of a pipeline in order, the passes of the user (`hooks`) around them; a failure names the pass.
 
-    What a pass has made another module of is taken apart, but for the one to be `kept`; the user's passes may keep any.
+    With one to be `kept` nobody holds the others: each that a pass has made another module of is taken apart.
     """
     verify_each = config.debug.enable_verifier
     for first, last, spec in steps:
@@ -93,7 +93,7 @@ def run_passes(
             raise
         except VerifyException as error:
             raise unverified(module, f"the IR does not verify after pass '{p.name}'", error) from error
-        if module is not before and before is not kept and hooks is None:
+        if kept is not None and before is not module and before is not kept:
             discard(before)
         times[p.name] = times.get(p.name, 0.0) + time.perf_counter() - start
         module = dumper.after(p.name, module)
@@ -170,10 +170,12 @@ def compile_module(
         upper = upper_part(specs)
         places = set[int]() if hooks is None else hooks.places()
         looked_at = wanted()
+        # Who looks may keep what was seen, and so may passes and backends that are not ours.
+        kept = traced if hooks is None and not looked_at and type(backend).__module__.startswith("flydsl.") else None
         steps = plan(specs[:upper], lambda i: looked_at or i in places)
         if hooks is not None:
             module = hooks.start(module)
-        lowered = run_passes(module, steps, pass_times, dumper, hooks, traced)
+        lowered = run_passes(module, steps, pass_times, dumper, hooks, kept)
         if hooks is not None:
             lowered = hooks.end(lowered)
         times["passes"] = pass_times
@@ -183,7 +185,7 @@ def compile_module(
         writable = made_up_for(specs[upper:], debug_info=DEBUG_ATTRIBUTE in device.attributes)
         if looked_at or not writable or (hooks is not None and hooks.beyond(upper)):
             rest = one_by_one(specs, upper)
-            lowered = run_passes(lowered, rest, pass_times, dumper, hooks, traced)
+            lowered = run_passes(lowered, rest, pass_times, dumper, hooks, kept)
             device, host = split(lowered)
         with shown_at_its_line(backend, device):
             device_ir = backend.device_ir(device)
@@ -210,7 +212,7 @@ def compile_module(
             binary = run_flow(
                 device_ir, backend, options, custom, kernels=kernels, hints=hints, folder=dumper.work_folder()
             )
-    if hooks is None and lowered is not traced:
+    if kept is not None and lowered is not kept:
         discard(lowered)
     dumper.code(
         lambda: binary.optimized_ir, binary.asm, backend.binary_ext, binary.sections.get(backend.binary_ext, b"")
