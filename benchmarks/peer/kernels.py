@@ -137,7 +137,7 @@ Tile, Form, amd_tiles = shipped.Tile, shipped.Form, shipped.amd_tiles
 
 
 def product(tile: Any, form: Any) -> Any:
-    """C = A W^T by that tile; rows lie behind each other."""
+    """C = A W^T by that tile; rows lie behind each other. Factors of blocks come behind C, W's first."""
 
     @flyc.jit
     def gemm(A: fx.Tensor, W: fx.Tensor, C: fx.Tensor, stream: fx.Stream = fx.Stream(None)):
@@ -145,7 +145,15 @@ def product(tile: Any, form: Any) -> Any:
         k = fx.get_scalar(A.shape[1])
         amd_tiles(A, W, C, (), m, n, k, 1, k, k, n, 0, 0, 0, 8, k, tile, form, stream)
 
-    return gemm
+    @flyc.jit
+    def gemm_of_blocks(
+        A: fx.Tensor, W: fx.Tensor, C: fx.Tensor, of_w: fx.Tensor, of_a: fx.Tensor, stream: fx.Stream = fx.Stream(None)
+    ):
+        m, n = C.shape.unpack()
+        k = fx.get_scalar(A.shape[1])
+        amd_tiles(A, W, C, (of_w, of_a), m, n, k, 1, k, k, n, 0, 0, 0, 8, k, tile, form, stream)
+
+    return gemm_of_blocks if form.blocked else gemm
 
 
 preshuffle_gemm = product(Tile(128, 128), Form("mfma", 16, shuffled=True))

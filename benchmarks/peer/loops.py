@@ -25,7 +25,8 @@ class Case(NamedTuple):
     def arrays(self) -> list[torch.Tensor]:
         out = torch.int32 if self.dtype == "int8" else torch.float16
         kind = getattr(torch, self.dtype)
-        return [torch.zeros(512, 8192).to(kind), torch.zeros(512, 8192).to(kind), torch.zeros(512, 512).to(out)]
+        found = [torch.zeros(512, 8192).to(kind), torch.zeros(512, 8192).to(kind), torch.zeros(512, 512).to(out)]
+        return found + [torch.zeros(64, 4), torch.zeros(512, 64)] * self.form.blocked
 
     @property
     def function(self) -> Any:
@@ -33,6 +34,7 @@ class Case(NamedTuple):
 
 
 PLAIN, SHUFFLED = Tile(128, 128, 64, 2, 2), Tile(128, 128)
+WIDE, ASYNC_WIDE = Tile(128, 128, 128, 2, 2), Tile(128, 128, 128, 2, 4, 4)
 DIRECT, LONG = Tile(128, 128, 64, 2, 2, 4), Tile(128, 128, 128, 2, 2, 4)
 WAVES_OF_32 = Tile(128, 128, 64, 2, 4)
 MFMA, BYTES = Form("mfma", 16), Form("mfma", 32, part=8)
@@ -61,6 +63,10 @@ CASES = {
     "fp8 on gfx1201": Case("gfx1201", "float8_e4m3fn", WAVES_OF_32, WMMA_2),
     "f16 on gfx1250": Case("gfx1250", "float16", ASYNC, WMMA_3),
     "fp8 on gfx1250": Case("gfx1250", "float8_e4m3fn", ASYNC, WMMA_3._replace(atom_k=64)),
+    "fp8, blocks": Case("gfx942", "float8_e4m3fnuz", WIDE, BYTES._replace(blocked=True)),
+    "fp8 on gfx950, blocks": Case("gfx950", "float8_e4m3fn", LONG, SCALED._replace(blocked=True)),
+    "fp8 on gfx1201, blocks": Case("gfx1201", "float8_e4m3fn", WAVES_OF_32, WMMA_2._replace(blocked=True)),
+    "fp8 on gfx1250, blocks": Case("gfx1250", "float8_e4m3fn", ASYNC_WIDE, WMMA_3._replace(atom_k=64, blocked=True)),
 }
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..arrays import Array, HostArray
+from ..grouped_request import by_group, kinds
 from ..operands import Call, GroupsRun, Matrix, Run, Target, left, result_form, right, scale_form
 from ..pack import Packing
 from ..request import Request
@@ -74,7 +75,7 @@ def store_width(form: Form, columns: int, step: int, batch: int, out: Array) -> 
 
 def extra_names(request: Request, flip: bool) -> tuple[str, ...]:
     """What goes with a product, in the order the kernel takes it; operands are exchanged where C is turned."""
-    scales = scale_form(request.scale_a), scale_form(request.scale_b)
+    scales = ("", "") if request.blocked else (scale_form(request.scale_a), scale_form(request.scale_b))
     names: list[str] = []
     if request.bias is not None:
         names.append("bias:rows" if flip else "bias")
@@ -83,6 +84,18 @@ def extra_names(request: Request, flip: bool) -> tuple[str, ...]:
             names.append(f"{name}:one" if kind == "one" else name)
     if request.scale_out is not None:
         names.append("scale_out")
+    return tuple(names)
+
+
+def group_names(request: Request) -> tuple[str, ...]:
+    """The same for groups."""
+    if request.blocked:
+        return ()
+    of_a, of_b = kinds(request)
+    names = [f"scale_a:{of_a}" if of_a == "one" else "scale_a"] if of_a else []
+    if of_b:
+        several = "groups" if of_b == "rows" else "group"
+        names.append(f"scale_b:{several if by_group(request) else 'one'}")
     return tuple(names)
 
 
@@ -106,7 +119,9 @@ def placed(request: Request, out: Array, where: Target, form: Form) -> Placed | 
     if found is None:
         return None
     flip, step_c, batch_c, _, _ = found
-    if flip and (form.shuffled or form.grouped):
+    if flip and (form.shuffled or form.grouped or form.blocked):
+        return None
+    if form.blocked and max(x.reach for x in (request.scale_a, request.scale_b) if x is not None) >= REACH:
         return None
     k, batches, size = request.k, request.batches, request.a.itemsize
     rows_a = rows_of(left(request), k, 1 if form.grouped else batches, request.a)
@@ -125,7 +140,7 @@ def placed(request: Request, out: Array, where: Target, form: Form) -> Placed | 
     plan = best(given, target, form, request.invariant)
     form = form._replace(
         store=store_width(form, n, step_c, batch_c, out),
-        extras=extra_names(request, flip),
+        extras=group_names(request) if form.grouped else extra_names(request, flip),
         activation=request.activation,
         dies=plan.dies,
     )
@@ -139,15 +154,17 @@ def placed(request: Request, out: Array, where: Target, form: Form) -> Placed | 
 def on_amd(request: Request, out: Array, where: Target, shuffled: bool = False) -> Run | None:
     """The kernel of matrix instructions, for all types that there is one for; B may be laid out for it."""
     target = where.target
-    if not target.has("amd") or request.k == 0 or request.blocked or request.a.dtype != request.b.dtype:
+    if not target.has("amd") or request.k == 0 or request.a.dtype != request.b.dtype:
         return None
     form = form_for(target, request.a.dtype)
-    found = None if form is None else placed(request, out, where, form._replace(shuffled=shuffled))
+    if form is None:
+        return None
+    found = placed(request, out, where, form._replace(shuffled=shuffled, blocked=request.blocked))
     if found is None:
         return None
     numbers, tile, form, rows_a, rows_b, flip, sums = found
     pack_a, pack_b = packer(rows_a, request.a), packer(rows_b, request.b)
-    kind = "int32" if request.a.dtype == "int8" else "float32"
+    kind = "int32" if request.a.dtype == "int8" and not request.blocked else "float32"
     from .entry import amd_matmul
 
     def run(call: Call) -> None:
@@ -158,18 +175,23 @@ def on_amd(request: Request, out: Array, where: Target, shuffled: bool = False) 
         more: dict[str, object] = {} if stream is None else {"stream": stream}
         if sums:
             more["parts"] = scratch(c, "sums", sums, kind, stream)
+        if request.blocked:
+            more.update(blocks_w=scale_b, blocks_a=scale_a)
+            scale_a = scale_b = None
         amd_matmul(a, b, c, bias, scale_a, scale_b, scale_out, *numbers, tile, form, **more)
 
     return run
 
 
 def groups_on_amd(request: Request, out: Array, where: Target) -> GroupsRun | None:
-    """The same for groups of rows, each with a matrix of B; `request.batches` are the groups. Without scales."""
-    target, scales = where.target, (request.scale_a, request.scale_b)
-    if not target.has("amd") or request.k == 0 or scales != (None, None) or request.a.dtype != request.b.dtype:
+    """The same for groups of rows, each with a matrix of B; `request.batches` are the groups."""
+    target = where.target
+    if not target.has("amd") or request.k == 0 or request.a.dtype != request.b.dtype:
         return None
     form = form_for(target, request.a.dtype)
-    found = None if form is None else placed(request, out, where, form._replace(grouped=True))
+    if form is None:
+        return None
+    found = placed(request, out, where, form._replace(grouped=True, blocked=request.blocked))
     if found is None:
         return None
     numbers, tile, form, rows_a, rows_b, _, _ = found
@@ -177,10 +199,13 @@ def groups_on_amd(request: Request, out: Array, where: Target) -> GroupsRun | No
     from .entry import amd_matmul
 
     def run(call: Call, offsets: HostArray) -> None:
-        a, b, c, *_, stream = call
+        a, b, c, _, scale_a, scale_b, _, stream = call
         a, b = pack_a(a, "a", stream), pack_b(b, "b", stream)
         more: dict[str, object] = {} if stream is None else {"stream": stream}
-        amd_matmul(a, b, c, None, None, None, None, *numbers, tile, form, **more, offsets=offsets)
+        if request.blocked:
+            more.update(blocks_w=scale_b, blocks_a=scale_a)
+            scale_a = scale_b = None
+        amd_matmul(a, b, c, None, scale_a, scale_b, None, *numbers, tile, form, **more, offsets=offsets)
 
     return run
 

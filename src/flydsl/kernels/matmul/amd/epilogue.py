@@ -20,8 +20,12 @@ def finished(
     m: Any,
     n: Any,
     dtype: Any,
+    group: Any = 0,
 ) -> list[Any]:
-    """Neighbouring sums of a row with scales, bias and activation, as `dtype`; `names` are those of the last extras."""
+    """Neighbouring sums of a row with scales, bias and activation, as `dtype`; `names` are those of the last extras.
+
+    Of a scale with ":group" behind its name a group has one value, with ":groups" a row of them.
+    """
     if dtype is fx.Int32:
         return values
     others = extras[len(extras) - len(names) :]
@@ -32,7 +36,10 @@ def finished(
     for name, along_rows in (("scale_a", True), ("scale_b", False)):
         if name in given:
             kind, x = given[name]
-            if kind == "one" or along_rows:
+            if kind.startswith("group"):
+                factors = [x[group, at] for at in columns] if kind == "groups" else [x[group, 0]] * len(made)
+                made = [value * factor for value, factor in zip(made, factors, strict=True)]
+            elif kind == "one" or along_rows:
                 factor = x[0] if kind == "one" else x[at_row]
                 made = [value * factor for value in made]
             else:

@@ -14,7 +14,8 @@ The first tile is the end of K, with zeros behind it: what follows are whole til
 offset, and no lane computes an address in the loop.
 
 K may be cut into slices, each of a block of its own, whose sums `sums.py` adds up. Rows may belong to groups, each with
-a matrix of its own, whose ends blocks read as `groups.py` says.
+a matrix of its own, whose ends blocks read as `groups.py` says. Operands may have a factor for 128 elements of K: then
+the products of a tile of K are summed alone, and added to the others times their factors.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ MX_BYTES = {"Float8E4M3FN": 128, "Float8E5M2": 128, "Float4E2M1FN": 64}
 """Bytes of a row that one instruction with scales multiplies."""
 TENSOR = -(1 << 63)
 """Says in the upper bits of an address that its words describe a tensor."""
+BLOCK = 128
+"""Elements of K, and rows of W, that share a factor where blocks have one; whole tiles of K, whole tiles in it, or it
+in a tile."""
 EACH = 4
 """Sums of slices are stored in so many at once, and rows of them are whole units of it."""
 DIES = 8
@@ -94,14 +98,18 @@ class Form(NamedTuple):
     """Rows of A belong to groups, each with a matrix of its own for W; their ends come before all else there is."""
     sliced: bool = False
     """K is cut, and C has the sums of each slice behind those of the one before."""
+    blocked: bool = False
+    """Blocks of K have factors: (blocks of K, blocks of rows) for W, with groups in front, and (rows, blocks of K) for
+    A. They come before all else there is, behind the ends of groups."""
 
 
 if TYPE_CHECKING:
     TileLike: TypeAlias = Tile
     FormLike: TypeAlias = Form
+    Several: TypeAlias = tuple[Any, ...]
 else:
-    # FlyDSL knows no other class for constants of several values.
-    TileLike = FormLike = tuple
+    # FlyDSL knows no other class for several values.
+    TileLike = FormLike = Several = tuple
 
 
 @flyc.kernel  # pyright: ignore[reportUnknownArgumentType]
@@ -109,7 +117,7 @@ def amd_kernel(
     a: fx.Tensor,
     w: fx.Tensor,
     c: fx.Tensor,
-    extras: tuple,  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType]
+    extras: Several,
     m: fx.Int32,
     n: fx.Int32,
     k: fx.Int32,
@@ -142,7 +150,7 @@ def amd_kernel(
         from flydsl.kernels.matmul.amd.groups import rows_of_tile
 
         # A tile that no group has gets neither rows nor a K: the block has nothing to multiply and stores nothing.
-        ends = fx.get_iter(extras[0])  # pyright: ignore[reportUnknownArgumentType]
+        ends = fx.get_iter(extras[0])
         batch, row, rows = rows_of_tile(ends, batches, m, block_m, tid % lanes, tile.m, lanes)
         k = (rows > 0).select(k, fx.Int32(0))
     if fx.const_expr(form.sliced):
@@ -153,6 +161,8 @@ def amd_kernel(
     # Each descriptor begins at what the block works on and ends behind its last row: other rows read zeros.
     here_a = fx.get_iter(a) + (fx.Int64(batch if not form.grouped else 0) * batch_a + fx.Int64(row) * step_a + first)
     bytes_a = ((rows - 1) * step_a + k) * size
+    low = 1 if form.grouped else 0
+    """Extras in front of those of the operands' blocks."""
     tile_a = rocdl.make_buffer_tensor(
         fx.make_view(here_a, fx.make_layout((tile.m, depth), (step_a, 1))),
         num_records_bytes=fx.max(bytes_a, 0) if form.grouped else bytes_a,
@@ -200,8 +210,8 @@ def amd_kernel(
     inputs = [product.make_fragment_B(halves[None, None, 0, 0]) for _ in range(2)]
     shape = fx.make_view(fx.get_iter(c), fx.make_layout((tile.n, half_m), (1, tile.n)))
     sums = [product.make_fragment_C(shape) for _ in range(2)]
-    if fx.const_expr(form.mx != ""):
-        # Operands may move as bytes.
+    if fx.const_expr(form.mx != "" or form.blocked):
+        # Operands may move as bytes, and sums of integers have factors that are none.
         sums = [fx.make_fragment_like(part, dtype=fx.Float32) for part in sums]
     for half in fx.range_constexpr(2):
         sums[half].fill(0)
@@ -341,8 +351,7 @@ def amd_kernel(
             for i in fx.range_constexpr(steps):
                 at = ((number + first // depth) * steps + i) * (blocks * (2 * lanes))
                 atom = fx.make_copy_atom(rocdl.BufferCopy32b(), fx.Int32).set_value("soffset", at)
-                one = fx.make_layout(1, 1)
-                fx.copy_atom_call(atom, fx.make_view(mine_of, one), scales[which][side * steps + i])
+                fx.copy_atom_call(atom, fx.make_view(mine_of, fx.make_layout(1, 1)), scales[which][side * steps + i])
 
     def multiply_blocks(half: int, which: int) -> None:
         kind = getattr(fx, form.mx)
@@ -358,15 +367,59 @@ def amd_kernel(
                         scale_a=of_w, scale_b=of_a,
                     )  # fmt: skip
 
+    # Factors of blocks: one for each row of A that a lane has results of, and one for each 128 columns of them.
+    one = fx.make_layout(1, 1)
+    first_m = wave // tile.waves_n * 16 + lane % 16
+    rows_at = [row + first_m + (16 * tile.waves_m * j + half * half_m) for half in range(2) for j in range(per_wave_m)]
+    squares = max(1, tile.n // BLOCK)
+    of_rows, of_columns = (
+        [[fx.make_rmem_tensor(one, fx.Float32) for _ in range(count)] for _ in range(2)]
+        for count in (len(rows_at), squares)
+    )
+
+    def load_factors(number: Any, which: int) -> None:
+        of_w, of_a = extras[low], extras[low + 1]
+        at = (first + number * depth) // BLOCK
+        along_w, along_n = fx.get_scalar(of_w.stride[low]), fx.get_scalar(of_w.stride[low + 1])
+        along_m, along_a = fx.get_scalar(of_a.stride[0]), fx.get_scalar(of_a.stride[1])
+        asked = fx.make_copy_atom(rocdl.BufferCopy32b(), fx.Float32)
+        rows_of = fx.get_iter(rocdl.make_buffer_tensor(of_a))
+        columns_of = fx.get_iter(rocdl.make_buffer_tensor(of_w))
+        if fx.const_expr(form.grouped):
+            columns_of = columns_of + batch * fx.get_scalar(of_w.stride[0])
+        there = asked.set_value("soffset", fx.Int32(at * along_a))
+        for place, held in zip(rows_at, of_rows[which], strict=True):
+            fx.copy_atom_call(there, fx.make_view(rows_of + fx.min(place, m - 1) * along_m, one), held)
+        there = asked.set_value("soffset", fx.Int32(at * along_w))
+        for square, held in enumerate(of_columns[which]):
+            block = fx.min(column // BLOCK + square, (n - 1) // BLOCK)
+            fx.copy_atom_call(there, fx.make_view(columns_of + block * along_n, one), held)
+
+    def add_products(part: Any, half: int, which: int) -> None:
+        for i in fx.range_constexpr(per_wave_n):
+            of_column = of_columns[which][16 * tile.waves_n * i // BLOCK][0]
+            for j in fx.range_constexpr(per_wave_m):
+                factor = of_rows[which][half * per_wave_m + j][0] * of_column
+                total, more = sums[half][None, i, j], part[None, i, j].load()
+                if fx.const_expr(not more.dtype.is_float):
+                    more = more.to(fx.Float32)
+                total.store(fx.fma(more, fx.Vector.filled(more.numel, factor, fx.Float32), total.load()))
+
     def multiply(half: int, which: int) -> None:
         if fx.const_expr(in_words and half == 0):
             as_bytes(which)
+        total = sums[half]
+        if fx.const_expr(form.blocked):
+            total = product.make_fragment_C(shape)
+            total.fill(0)
         if fx.const_expr(form.mx != ""):
             multiply_blocks(half, which)
         elif fx.const_expr(form.instruction == "mfma_scale"):
-            fx.gemm(mma, sums[half], weights[which], inputs[half], sums[half], scale_a=UNIT_SCALE, scale_b=UNIT_SCALE)
+            fx.gemm(mma, total, weights[which], inputs[half], total, scale_a=UNIT_SCALE, scale_b=UNIT_SCALE)
         else:
-            fx.gemm(mma, sums[half], weights[which], inputs[half], sums[half])
+            fx.gemm(mma, total, weights[which], inputs[half], total)
+        if fx.const_expr(form.blocked):
+            add_products(total, half, which)
 
     products = per_wave_m * per_wave_n * (depth // form.atom_k)
     reads, reads_w = per_wave_m * wide, per_wave_n * wide
@@ -381,6 +434,8 @@ def amd_kernel(
         read_half(1, stage)
         if fx.const_expr(form.shuffled):
             load_weights(along(number + 1) * depth, 1 - which)
+        if fx.const_expr(form.blocked):
+            load_factors(along(number + 1), 1 - which)
         write_stage(after)
         load_tile(along(number + 2) * depth, 0)
         multiply(0, which)
@@ -404,10 +459,13 @@ def amd_kernel(
             load_weights(along(number + 1) * depth, 1 - which)
         if fx.const_expr(form.mx != ""):
             load_scales(along(number + 1), 1 - which)
+        if fx.const_expr(form.blocked):
+            load_factors(along(number + 1), 1 - which)
         multiply(0, which)
         interleave(products, merged(["dsrd"] * reads, ["vmem"] * reads_w) if form.shuffled else ["dsrd"] * reads)
         rocdl.sched_barrier(0)
         # This wave has read all of tile t, and its part of tile t+1 is there: only what came later is under way.
+        # Factors do not count, since neighbouring ones may be one load: the wait is for a copy more for each of them.
         later = reads_w if form.shuffled else 2 * steps if form.mx else 0
         copies_are_there((stages - 2) * moved, later)
         rocdl.s_barrier()
@@ -422,6 +480,8 @@ def amd_kernel(
 
     if fx.const_expr(form.mx != ""):
         load_scales(tiles - 1, 0)
+    if fx.const_expr(form.blocked):
+        load_factors(fx.max(tiles - 1, 0), 0)
     if fx.const_expr(form.direct == "tensor"):
         copy_tile(end, 0, True)
     else:
@@ -465,19 +525,20 @@ def amd_kernel(
                     read_weights(i + 1, (i + 1) % 2)
                 if fx.const_expr(form.mx != ""):
                     load_scales(along(tiles - rest + i + 1), (i + 1) % 2)
+                if fx.const_expr(form.blocked):
+                    load_factors(along(tiles - rest + i + 1), (i + 1) % 2)
 
     here_c = fx.get_iter(c) + (fx.Int64(part) * batch_c + fx.Int64(row) * step_c + column)
-    one = fx.make_view(here_c, fx.make_layout((tile.m, tile.n), (step_c, 1)))
+    tile_c = fx.make_view(here_c, fx.make_layout((tile.m, tile.n), (step_c, 1)))
     bytes_c = ((rows - 1) * step_c + columns) * (c.dtype.width // 8)
     if fx.const_expr(form.grouped):
         bytes_c = (rows > 0).select(bytes_c, fx.Int32(0))
-    out = fx.get_iter(rocdl.make_buffer_tensor(one, num_records_bytes=bytes_c))
+    out = fx.get_iter(rocdl.make_buffer_tensor(tile_c, num_records_bytes=bytes_c))
     store = fx.make_copy_atom(rocdl.BufferCopy(form.store * c.dtype.width), c.dtype)
     beyond = fx.Int32(FAR_BYTES // (c.dtype.width // 8))
     # A lane has a row of an instruction's results, and neighbouring columns of it; in waves of which both halves hold
     # the same operands, every second one.
     values, apart = 256 // lanes, 2 if form.doubled else 1
-    first_m = wave // tile.waves_n * 16 + lane % 16
     first_n = wave % tile.waves_n * 16 + lane // 16 * (1 if form.doubled else values)
     for i in fx.range_constexpr(per_wave_n):
         for v in fx.range_constexpr(0, values, form.store):
@@ -493,7 +554,7 @@ def amd_kernel(
                         from flydsl.kernels.matmul.amd.epilogue import finished
 
                         where = row + at_m, column + at_n, m, n
-                        found = finished(found, extras, form.extras, form.activation, *where, c.dtype)
+                        found = finished(found, extras, form.extras, form.activation, *where, c.dtype, batch)
                     elif fx.const_expr(c.dtype is not found[0].dtype):
                         found = [fx.Float32(value).to(c.dtype) for value in found]
                     result = fx.make_rmem_tensor(fx.make_layout(form.store, 1), c.dtype)

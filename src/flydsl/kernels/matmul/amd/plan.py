@@ -114,7 +114,7 @@ def rate(target: GPUTarget) -> float:
 
 
 def tiles(form: Form) -> Iterator[Tile]:
-    """Tiles without spills; the first one is for everything that must not depend on M.
+    """Tiles without spills, but for what `fits` says; the first one is for everything that must not depend on M.
 
     Copies straight into shared memory are up to three stages ahead, where there is room for them.
     """
@@ -146,6 +146,14 @@ def tiles(form: Form) -> Iterator[Tile]:
         yield Tile(m, n, 128, 2, 2, stages if m < 256 else 2)
     if not long:
         yield Tile(256, 256, 64, 2, 4, stages)
+
+
+def fits(tile: Tile, form: Form) -> bool:
+    """Whether a lane has registers for the sums of a tile. With factors of blocks it holds those of one half twice."""
+    most = 32 if form.doubled else 64
+    if form.lanes == 64 and tile.waves <= 4 and not form.shuffled:
+        most = 128  # four waves of 64 have all registers of a compute unit
+    return not form.blocked or tile.m * tile.n <= tile.waves * form.lanes * most
 
 
 def shared_bytes(tile: Tile, form: Form) -> int:
@@ -194,7 +202,7 @@ def cut(given: Given, target: GPUTarget, tile: Tile) -> tuple[int, int]:
 def best(given: Given, target: GPUTarget, form: Form, whole: bool = False) -> Plan:
     """The fastest tile and cut by the model. `whole`: of those that sum in the same order, whatever M is."""
     speed = rate(target)
-    every = [t for t in tiles(form) if shared_bytes(t, form) <= given.shared]
+    every = [t for t in tiles(form) if shared_bytes(t, form) <= given.shared and fits(t, form)]
     found = [t for t in every if not whole or t.row_bytes == every[0].row_bytes]
     choices = [(t, count) for t in found for count in ((1,) if whole or form.grouped else cuts(given, t))]
     tile, count = min(choices, key=lambda x: (clocks(given, x[0], speed, x[1]), x[1], x[0].m * x[0].n))
