@@ -24,10 +24,12 @@ they read what was written. Threads that stay behind have their slots carried ov
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from ...llvm.text.module_text import ModuleText
+from ...llvm.text.routine import Routine, Value
 
 MAX_THREADS = 1024
 BARRIER = 0x40000000
@@ -81,78 +83,56 @@ class Check(NamedTuple):
 
 BY_VALUE = "by value"
 """In place of an argument's type: the kernel gets the address of the bytes that were passed."""
-_DIMENSIONS = ("gx", "gy", "gz", "nx", "ny", "nz")
+_DYNAMIC, _STRIDE, _LAUNCH = 9, 10, 11
+"""Where in the geometry, behind the extents of grid and block, other numbers of a launch stand."""
+
+Ids = tuple[Value, Value, Value]
 
 
-def prologue(arguments: Sequence[str], block: tuple[int, int, int] | None) -> tuple[list[str], list[str], list[str]]:
-    """Reading arguments and geometry: lines, the arguments' text, names of grid and block dimensions."""
-    lines: list[str] = []
-    args: list[str] = []
-    for i, t in enumerate(arguments):
-        lines += [
-            f"  %p{i} = getelementptr ptr, ptr %params, i64 {i}",
-            f"  %q{i} = load ptr, ptr %p{i}",
-        ]
-        if t == BY_VALUE:
-            args.append(f"ptr %q{i}")
-            continue
-        lines.append(f"  %a{i} = load {t}, ptr %q{i}, align 1")
-        args.append(f"{t} %a{i}")
-    for i, dim in enumerate(_DIMENSIONS):
-        lines += [
-            f"  %{dim}.at = getelementptr i32, ptr %geometry, i64 {i}",
-            f"  %{dim}.32 = load i32, ptr %{dim}.at",
-            f"  %{dim}.w = zext i32 %{dim}.32 to i64",
-        ]
-    lines += [
-        "  %dyn.at = getelementptr i32, ptr %geometry, i64 9",
-        "  %dyn.32 = load i32, ptr %dyn.at",
-        "  %dyn = zext i32 %dyn.32 to i64",
-    ]
-    dims = [f"%{d}.w" for d in _DIMENSIONS]
-    if block is not None:
-        dims[3:] = map(str, block)
-    return lines, args, dims
+class BlockFunction:
+    """The function of a range of blocks being written: what it was given, and calls of the kernel's thread."""
 
+    def __init__(self, name: str, arguments: Sequence[str], block: tuple[int, int, int] | None):
+        self.name = name
+        params = "ptr params, ptr geometry, ptr shared, i64 first, i64 last"
+        self.routine = r = Routine(f'"{name}"', "void", params, linkage="")
+        self.arguments: list[Value] = []
+        for i, type_ in enumerate(arguments):
+            at = r.load("ptr", r["params"], 8 * i, align=8)
+            self.arguments.append(at if type_ == BY_VALUE else r.load(type_, at))
+        self.grid: Ids = (self._geometry(0), self._geometry(1), self._geometry(2))
+        if block is None:
+            self.block: Ids = (self._geometry(3), self._geometry(4), self._geometry(5))
+        else:
+            self.block = (r.number(block[0]), r.number(block[1]), r.number(block[2]))
+        self.dynamic = self._geometry(_DYNAMIC)
 
-def thread_call(name: str, args: Sequence[str], dims: Sequence[str], *more: str, shared: str = "%shared") -> str:
-    values = ", ".join(
-        [
-            *args,
-            *(f"i64 {v}" for v in ("%tx", "%ty", "%tz", "%bx", "%by", "%bz", *dims)),
-            f"ptr {shared}",
-            "i64 %dyn",
-            *more,
-        ]
-    )
-    return f'  call void @"{name}.thread"({values})'
+    def _geometry(self, at: int) -> Value:
+        return self.routine.load("i32", self.routine["geometry"], 4 * at, align=4).to("i64")
 
+    def threads(self) -> Value:
+        """Threads of a block."""
+        x, y, z = self.block
+        return x * y * z
 
-def function_head(name: str, lines: Sequence[str], dims: Sequence[str]) -> list[str]:
-    return [
-        f'define void @"{name}"(ptr %params, ptr %geometry, ptr %shared, i64 %first, i64 %last) nounwind {{',
-        "entry:",
-        *lines,
-        f"  %gxy = mul i64 {dims[0]}, {dims[1]}",
-    ]
+    def stride(self) -> Value:
+        """Bytes from the shared memory of a block of a cluster to that of the next."""
+        return self._geometry(_STRIDE)
 
+    def number_launch(self) -> None:
+        """In checked mode: which launch it is."""
+        self.routine.store("i64", self._geometry(_LAUNCH), Value(self.routine, "ptr", "@fly_launch"), align=8)
 
-def block_ids(gx: str) -> list[str]:
-    return [
-        "  %bz = udiv i64 %block, %gxy",
-        "  %in.z = urem i64 %block, %gxy",
-        f"  %by = udiv i64 %in.z, {gx}",
-        f"  %bx = urem i64 %in.z, {gx}",
-    ]
+    def ids(self, block: Value) -> Ids:
+        """Ids of a block by its number."""
+        x, y, _ = self.grid
+        inside = block % (x * y)
+        return inside % x, inside // x, block // (x * y)
 
-
-NUMBER_LAUNCH = [
-    "  %launch.at = getelementptr i32, ptr %geometry, i64 11",
-    "  %launch.32 = load i32, ptr %launch.at",
-    "  %launch = zext i32 %launch.32 to i64",
-    "  store i64 %launch, ptr @fly_launch",
-]
-"""In checked mode: which launch it is."""
+    def call(self, what: str, *ids: Value, shared: Value, more: Sequence[Value] = ()) -> None:
+        """Call the kernel's function of a thread or of a block."""
+        geometry = (*self.grid, *self.block, shared, self.dynamic)
+        self.routine.call(f'"{self.name}.{what}"', "void", *self.arguments, *ids, *geometry, *more)
 
 
 def plain_function(
@@ -163,148 +143,87 @@ def plain_function(
     first: Sequence[str] = (),
 ) -> str:
     """Loops over blocks and threads, behind the lines `first`."""
-    lines, args, dims = prologue(arguments, block)
-    lines += [*(NUMBER_LAUNCH if checked else []), *first]
-    nx, ny, nz = dims[3:]
-    return "\n".join(
-        [
-            *function_head(name, lines, dims),
-            "  br label %blocks",
-            "blocks:",
-            "  %block = phi i64 [ %first, %entry ], [ %block.next, %done ]",
-            "  %more = icmp ult i64 %block, %last",
-            "  br i1 %more, label %start, label %out",
-            "start:",
-            *block_ids(dims[0]),
-            "  br label %loop.z",
-            "loop.z:",
-            "  %tz = phi i64 [ 0, %start ], [ %tz.next, %next.z ]",
-            "  br label %loop.y",
-            "loop.y:",
-            "  %ty = phi i64 [ 0, %loop.z ], [ %ty.next, %next.y ]",
-            "  br label %loop.x",
-            "loop.x:",
-            "  %tx = phi i64 [ 0, %loop.y ], [ %tx.next, %loop.x ]",
-            thread_call(name, args, dims),
-            "  %tx.next = add nuw nsw i64 %tx, 1",
-            f"  %again.x = icmp ult i64 %tx.next, {nx}",
-            "  br i1 %again.x, label %loop.x, label %next.y",
-            "next.y:",
-            "  %ty.next = add nuw nsw i64 %ty, 1",
-            f"  %again.y = icmp ult i64 %ty.next, {ny}",
-            "  br i1 %again.y, label %loop.y, label %next.z",
-            "next.z:",
-            "  %tz.next = add nuw nsw i64 %tz, 1",
-            f"  %again.z = icmp ult i64 %tz.next, {nz}",
-            "  br i1 %again.z, label %loop.z, label %done",
-            "done:",
-            "  %block.next = add nuw i64 %block, 1",
-            "  br label %blocks",
-            "out:",
-            "  ret void",
-            "}",
-            "",
-        ]
-    )
+    f = BlockFunction(name, arguments, block)
+    r = f.routine
+    if checked:
+        f.number_launch()
+    for line in first:
+        r.line(line.strip())
+    with r.loop(r["last"], r["first"]) as number:
+        ids = f.ids(number)
+        with r.loop(f.block[2]) as z, r.loop(f.block[1]) as y, r.loop(f.block[0]) as x:
+            f.call("thread", x, y, z, *ids, shared=r["shared"])
+    return r.text()
 
 
 def phased_function(name: str, arguments: Sequence[str], block: tuple[int, int, int]) -> str:
     """A loop over blocks around a function of a whole block."""
-    lines, args, dims = prologue(arguments, block)
-    values = ", ".join([*args, *(f"i64 {v}" for v in ("%bx", "%by", "%bz", *dims)), "ptr %shared", "i64 %dyn"])
-    return "\n".join(
-        [
-            *function_head(name, lines, dims),
-            "  br label %blocks",
-            "blocks:",
-            "  %block = phi i64 [ %first, %entry ], [ %block.next, %start ]",
-            "  %more = icmp ult i64 %block, %last",
-            "  br i1 %more, label %start, label %out",
-            "start:",
-            *block_ids(dims[0]),
-            f'  call void @"{name}.block"({values})',
-            "  %block.next = add nuw i64 %block, 1",
-            "  br label %blocks",
-            "out:",
-            "  ret void",
-            "}",
-            "",
-        ]
-    )
+    f = BlockFunction(name, arguments, block)
+    r = f.routine
+    with r.loop(r["last"], r["first"]) as number:
+        f.call("block", *f.ids(number), shared=r["shared"])
+    return r.text()
 
 
-def make_states(how: Synchronization, origin: str, memory: str, more: Sequence[str], then: str) -> list[str]:
-    """A loop from block `origin` that makes the state of each block of a cluster, in its part of the shared memory."""
-    return [
-        "make:",
-        f"  %m = phi i64 [ 0, {origin} ], [ %m.next, %make ]",
-        f"  %made = call ptr @fly_make_state(i64 %n, i64 {how.unit}, i64 {how.slot})",
-        "  %made.at = getelementptr ptr, ptr %states, i64 %m",
-        "  store ptr %made, ptr %made.at",
-        f"  %made.cluster = getelementptr i8, ptr %made, i64 {CLUSTER}",
-        "  store ptr %cluster, ptr %made.cluster",
-        f"  %made.rank = getelementptr i8, ptr %made, i64 {RANK}",
-        "  store i64 %m, ptr %made.rank",
-        "  %made.offset = mul i64 %m, %stride",
-        f"  %made.memory = getelementptr i8, ptr {memory}, i64 %made.offset",
-        f"  %made.shared = getelementptr i8, ptr %made, i64 {SHARED}",
-        "  store ptr %made.memory, ptr %made.shared",
-        *more,
-        "  %m.next = add nuw nsw i64 %m, 1",
-        f"  %m.more = icmp ult i64 %m.next, {how.blocks}",
-        f"  br i1 %m.more, label %make, label {then}",
-    ]
+class Cluster:
+    """Blocks that run together, in the function of a range of blocks: their states and what they share."""
 
+    def __init__(self, f: BlockFunction, how: Synchronization, states: Value, record: Value, stride: Value, n: Value):
+        self.f, self.how, self.states, self.record, self.stride, self.n = f, how, states, record, stride, n
 
-def start_members(
-    name: str,
-    args: Sequence[str],
-    dims: Sequence[str],
-    how: Synchronization,
-    origin: str,
-    clear: Sequence[str],
-    then: str,
-) -> list[str]:
-    """A loop from block `origin` over the blocks of a cluster that starts their threads, unit by unit."""
-    nx, ny, _ = dims[3:]
-    unit, slot = how.unit, how.slot
-    return [
-        "members:",
-        f"  %rank = phi i64 [ 0, {origin} ], [ %rank.next, %member.done ]",
-        "  %state.at = getelementptr ptr, ptr %states, i64 %rank",
-        "  %state = load ptr, ptr %state.at",
-        f"  %memory.at = getelementptr i8, ptr %state, i64 {SHARED}",
-        "  %memory = load ptr, ptr %memory.at",
-        *(block_ids(dims[0]) if how.blocks == 1 else member_ids(dims, how.cluster or (1, 1, 1))),
-        *store_ids(),
-        f"  %named = getelementptr i8, ptr %state, i64 {NAMED}",
-        "  call void @llvm.memset.p0.i64(ptr %named, i8 0, i64 64, i1 false)",
-        *clear,
-        "  br label %units",
-        "units:",
-        "  %begin = phi i64 [ 0, %members ], [ %end, %drained ]",
-        f"  %end.0 = add nuw nsw i64 %begin, {unit}",
-        "  %end = call i64 @llvm.umin.i64(i64 %end.0, i64 %n)",
-        "  br label %threads",
-        "threads:",
-        "  %tid = phi i64 [ %begin, %units ], [ %tid.next, %threads ]",
-        f"  %tx = urem i64 %tid, {nx}",
-        f"  %row = udiv i64 %tid, {nx}",
-        f"  %ty = urem i64 %row, {ny}",
-        f"  %tz = udiv i64 %row, {ny}",
-        thread_call(name, args, dims, "ptr %state", "i64 %tid", shared="%memory"),
-        "  %tid.next = add nuw nsw i64 %tid, 1",
-        "  %again = icmp ult i64 %tid.next, %end",
-        "  br i1 %again, label %threads, label %drained",
-        "drained:",
-        f"  %collectives = call i64 @fly_drain(ptr %state, i64 %begin, i64 %end, i64 {unit}, i64 {slot}, i1 false)",
-        "  %units.left = icmp ult i64 %end, %n",
-        "  br i1 %units.left, label %units, label %member.done",
-        "member.done:",
-        "  %rank.next = add nuw nsw i64 %rank, 1",
-        f"  %members.left = icmp ult i64 %rank.next, {how.blocks}",
-        f"  br i1 %members.left, label %members, label {then}",
-    ]
+    def make(self, memory: Value, more: Callable[[Value, Value], None]) -> None:
+        """Make the state of each block, in its part of the shared memory; `more` is told its number and the state."""
+        r, how = self.f.routine, self.how
+        with r.loop(how.blocks) as rank:
+            state = r.value_of("fly_make_state", "ptr", self.n, ("i64", how.unit), ("i64", how.slot))
+            r.store("ptr", state, self.states, rank * 8, align=8)
+            r.store("ptr", self.record, state, CLUSTER, align=8)
+            r.store("i64", rank, state, RANK, align=8)
+            r.store("ptr", r.at(memory, rank * self.stride), state, SHARED, align=8)
+            more(rank, state)
+
+    def open(self) -> None:
+        """The record of a cluster, see `cpu_clusters.py`."""
+        r, record, extents = self.f.routine, self.record, self.how.cluster or (1, 1, 1)
+        _clear(r, record, 64)
+        r.store("i32", (self.n * self.how.blocks).to("i32"), record, 4, align=4)
+        r.store("i64", self.stride, record, 16, align=8)
+        r.store("ptr", self.states, record, 24, align=8)
+        r.store("i64", self.how.blocks, record, 32, align=8)
+        for at, extent in enumerate(extents):
+            r.store("i32", extent, record, 40 + 4 * at, align=4)
+
+    def start(self, first: Value, clear: Callable[[Value], None] | None) -> None:
+        """Start the threads of all blocks, unit by unit, up to where they wait; the cluster begins at block `first`."""
+        f, how = self.f, self.how
+        r = f.routine
+        x, y, _ = f.block
+        with r.loop(how.blocks) as rank:
+            state = r.load("ptr", self.states, rank * 8, align=8)
+            memory = r.load("ptr", state, SHARED, align=8)
+            ids = f.ids(first) if how.blocks == 1 else self._ids(first, rank)
+            for at, number in enumerate(ids):
+                r.store("i64", number, state, BLOCK_IDS + 8 * at, align=8)
+            _clear(r, r.at(state, NAMED), 64)
+            if clear is not None:
+                clear(state)
+            with r.loop(self.n, 0, how.unit) as begin:
+                end = r.least(begin + how.unit, self.n)
+                with r.loop(end, begin) as t:
+                    thread = (t % x, t // x % y, t // x // y)
+                    f.call("thread", *thread, *ids, shared=memory, more=(state, t))
+                _drain(r, state, begin, end, r.number(how.unit), r.number(how.slot))
+
+    def _ids(self, first: Value, rank: Value) -> Ids:
+        """Ids of the block of a rank in the cluster that starts at a block; x runs fastest in both."""
+        cx, cy, cz = self.how.cluster or (1, 1, 1)
+        which, across, along = first // (cx * cy * cz), self.f.grid[0] // cx, self.f.grid[1] // cy
+        inside = which % (across * along)
+        return (
+            inside % across * cx + rank % cx,
+            inside // across * cy + rank // cx % cy,
+            which // (across * along) * cz + rank // (cx * cy),
+        )
 
 
 def synchronizing_function(
@@ -320,394 +239,183 @@ def synchronizing_function(
     Where a kernel has to do with its cluster, blocks come in the order of clusters and those of one run together.
     `sites` is the table of what to say of places where threads wait.
     """
-    lines, args, dims = prologue(arguments, block)
-    lines += NUMBER_LAUNCH if check is not None else []
-    nx, ny, nz = dims[3:]
-    unit, slot = how.unit, how.slot
-    make, clear, free = _shadow_lines(check)
-    count = how.blocks
-    warp = check.warp if check else 0
-    return "\n".join(
-        [
-            *function_head(name, lines, dims),
-            f"  %nxy = mul i64 {nx}, {ny}",
-            f"  %n = mul i64 %nxy, {nz}",
-            f"  %states = alloca [{count} x ptr], align 8",
-            "  %cluster = alloca [64 x i8], align 64",
-            "  %stride.at = getelementptr i32, ptr %geometry, i64 10",
-            "  %stride.32 = load i32, ptr %stride.at",
-            "  %stride = zext i32 %stride.32 to i64",
-            "  br label %make",
-            *make_states(how, "%entry", "%shared", make, "%blocks"),
-            "blocks:",
-            "  %block = phi i64 [ %first, %make ], [ %block.next, %done ]",
-            "  %more = icmp ult i64 %block, %last",
-            "  br i1 %more, label %start, label %out",
-            "start:",
-            *start_cluster(how.cluster or (1, 1, 1)),
-            "  br label %members",
-            *start_members(name, args, dims, how, "%start", clear, "%run"),
-            "run:",
-            (
-                f"  call void @fly_run_cluster(ptr %states, i64 {count}, i64 %n, i64 {unit}, i64 {slot}, i64 {warp}, "
-                f"ptr {sites})"
-                if how.waits
-                else f"  %ran = call i32 @fly_run_block(ptr %state, i64 %n, i64 {unit}, i64 {slot}, i64 {warp}, "
-                f"ptr {sites})"
-            ),
-            "  br label %done",
-            "done:",
-            f"  %block.next = add nuw i64 %block, {count}",
-            "  br label %blocks",
-            "out:",
-            "  %f = phi i64 [ 0, %blocks ], [ %f.next, %out ]",
-            "  %freed.at = getelementptr ptr, ptr %states, i64 %f",
-            "  %freed = load ptr, ptr %freed.at",
-            "  %arena = load ptr, ptr %freed",
-            "  call void @free(ptr %arena)",
-            *free,
-            "  call void @free(ptr %freed)",
-            "  %f.next = add nuw nsw i64 %f, 1",
-            f"  %f.more = icmp ult i64 %f.next, {count}",
-            "  br i1 %f.more, label %out, label %left",
-            "left:",
-            "  ret void",
-            "}",
-            "",
-        ]
-    )
+    f = BlockFunction(name, arguments, block)
+    r = f.routine
+    if check is not None:
+        f.number_launch()
+    states, record = r.alloca(8 * how.blocks), r.alloca(64, 64)
+    cluster = Cluster(f, how, states, record, f.stride(), f.threads())
+    numbers = r.number(how.unit), r.number(how.slot), r.number(check.warp if check else 0), Value(r, "ptr", sites)
+
+    def shadow(rank: Value, state: Value) -> None:
+        if check is not None:
+            r.call("fly_check_make", "void", state, f.dynamic + check.static, ("i64", check.warp), cluster.n)
+
+    def clear(state: Value) -> None:
+        if check is not None:
+            r.call("fly_check_clear", "void", state)
+
+    cluster.make(r["shared"], shadow)
+    with r.loop(r["last"], r["first"], how.blocks) as first:
+        cluster.open()
+        cluster.start(first, clear)
+        if how.waits:
+            r.call("fly_run_cluster", "void", states, ("i64", how.blocks), cluster.n, *numbers)
+        else:
+            r.call("fly_run_block", "i32", r.load("ptr", states, align=8), cluster.n, *numbers)
+    with r.loop(how.blocks) as rank:
+        state = r.load("ptr", states, rank * 8, align=8)
+        if check is not None:
+            r.call("fly_check_free", "void", state)
+        free_state(r, state)
+    return r.text()
 
 
-def start_cluster(extents: tuple[int, int, int]) -> list[str]:
-    """The record of a cluster, see `cpu_clusters.py`."""
-    count = extents[0] * extents[1] * extents[2]
-    return [
-        "  call void @llvm.memset.p0.i64(ptr %cluster, i8 0, i64 64, i1 false)",
-        f"  %everyone = mul i64 %n, {count}",
-        "  %everyone.32 = trunc i64 %everyone to i32",
-        "  %expected = getelementptr i8, ptr %cluster, i64 4",
-        "  store i32 %everyone.32, ptr %expected",
-        "  %cluster.stride = getelementptr i8, ptr %cluster, i64 16",
-        "  store i64 %stride, ptr %cluster.stride",
-        "  %cluster.states = getelementptr i8, ptr %cluster, i64 24",
-        "  store ptr %states, ptr %cluster.states",
-        "  %cluster.blocks = getelementptr i8, ptr %cluster, i64 32",
-        f"  store i64 {count}, ptr %cluster.blocks",
-        "  %cluster.extents = getelementptr i8, ptr %cluster, i64 40",
-        f"  store [3 x i32] [i32 {extents[0]}, i32 {extents[1]}, i32 {extents[2]}], ptr %cluster.extents",
-    ]
+def free_state(r: Routine, state: Value) -> None:
+    """Free a block's state, and the frames of its threads."""
+    r.call("free", "void", r.load("ptr", state, align=8))
+    r.call("free", "void", state)
 
 
-def member_ids(dims: Sequence[str], cluster: tuple[int, int, int]) -> list[str]:
-    """Ids of the block of this rank in the cluster that starts at `%block`; x runs fastest in both."""
-    cx, cy, cz = cluster
-    lines = [
-        f"  %which = udiv i64 %block, {cx * cy * cz}",
-        f"  %across = udiv i64 {dims[0]}, {cx}",
-        f"  %along = udiv i64 {dims[1]}, {cy}",
-        "  %plane = mul i64 %across, %along",
-        "  %cluster.z = udiv i64 %which, %plane",
-        "  %in.plane = urem i64 %which, %plane",
-        "  %cluster.y = udiv i64 %in.plane, %across",
-        "  %cluster.x = urem i64 %in.plane, %across",
-        f"  %rank.z = udiv i64 %rank, {cx * cy}",
-        f"  %rank.xy = urem i64 %rank, {cx * cy}",
-        f"  %rank.y = udiv i64 %rank.xy, {cx}",
-        f"  %rank.x = urem i64 %rank.xy, {cx}",
-    ]
-    for dim, extent in zip("xyz", cluster, strict=True):
-        lines += [f"  %from.{dim} = mul i64 %cluster.{dim}, {extent}", f"  %b{dim} = add i64 %from.{dim}, %rank.{dim}"]
-    return lines
+def _clear(r: Routine, at: Value, nbytes: Value | int) -> None:
+    r.call("llvm.memset.p0.i64", "void", at, ("i8", 0), ("i64", nbytes), ("i1", 0))
 
 
-def store_ids() -> list[str]:
-    lines: list[str] = []
-    for i, dim in enumerate("xyz"):
-        lines += [
-            f"  %id.{dim} = getelementptr i8, ptr %state, i64 {BLOCK_IDS + 8 * i}",
-            f"  store i64 %b{dim}, ptr %id.{dim}",
-        ]
-    return lines
+def _drain(r: Routine, state: Value, begin: Value, end: Value, unit: Value, slot: Value) -> None:
+    r.call("fly_drain", "i64", state, begin, end, unit, slot, ("i1", 0))
 
 
-def _shadow_lines(check: Check | None) -> tuple[list[str], list[str], list[str]]:
-    """Lines that make, clear and free what checked mode knows of a block."""
-    if check is None:
-        return [], [], []
-    make = [
-        f"  %memory.n = add i64 %dyn, {check.static}",
-        f"  call void @fly_check_make(ptr %made, i64 %memory.n, i64 {check.warp}, i64 %n)",
-    ]
-    return make, ["  call void @fly_check_clear(ptr %state)"], ["  call void @fly_check_free(ptr %freed)"]
+def _resume(r: Routine, handles: Value, thread: Value) -> None:
+    r.call("llvm.coro.resume", "void", r.load("ptr", handles, thread * 8, align=8))
 
 
-_SCHEDULER = f"""
-define internal ptr @fly_make_state(i64 %n, i64 %unit, i64 %slot) nounwind {{
-entry:
-  %up = add i64 %n, %unit
-  %up.1 = sub i64 %up, 1
-  %units = udiv i64 %up.1, %unit
-  %unit.bytes = mul i64 %unit, %slot
-  %half = mul i64 %units, %unit.bytes
-  %both = shl i64 %half, 1
-  %bytes.0 = add i64 %both, {EXCHANGE + 63}
-  %bytes = and i64 %bytes.0, -64
-  %state = call ptr @aligned_alloc(i64 64, i64 %bytes)
-  call void @llvm.memset.p0.i64(ptr %state, i8 0, i64 %bytes, i1 false)
-  %deposit = getelementptr i8, ptr %state, i64 {DEPOSIT}
-  %shown = getelementptr i8, ptr %state, i64 {SHOWN}
-  %exchange = getelementptr i8, ptr %state, i64 {EXCHANGE}
-  br label %loop
-loop:
-  %u = phi i64 [ 0, %entry ], [ %u.next, %loop ]
-  %offset = mul i64 %u, %unit.bytes
-  %first = getelementptr i8, ptr %exchange, i64 %offset
-  %second = getelementptr i8, ptr %first, i64 %half
-  %deposit.u = getelementptr ptr, ptr %deposit, i64 %u
-  store ptr %first, ptr %deposit.u
-  %shown.u = getelementptr ptr, ptr %shown, i64 %u
-  store ptr %second, ptr %shown.u
-  %u.next = add i64 %u, 1
-  %more = icmp ult i64 %u.next, %units
-  br i1 %more, label %loop, label %out
-out:
-  ret ptr %state
-}}
+def _status(r: Routine, statuses: Value, thread: Value) -> Value:
+    return r.load("i32", statuses, thread * 4, align=4)
 
-; Run the collectives of the threads begin <= t < end, which are one unit, until none of them waits at one, or some
-; wait for memory and `force` is not set. Gives how many were run.
-define internal i64 @fly_drain(ptr %state, i64 %begin, i64 %end, i64 %unit, i64 %slot, i1 %force) nounwind {{
-entry:
-  %statuses = getelementptr i8, ptr %state, i64 {STATUS}
-  %handles = getelementptr i8, ptr %state, i64 {HANDLES}
-  %took = getelementptr i8, ptr %state, i64 {TOOK}
-  %u = udiv i64 %begin, %unit
-  %deposits = getelementptr i8, ptr %state, i64 {DEPOSIT}
-  %deposit.at = getelementptr ptr, ptr %deposits, i64 %u
-  %showns = getelementptr i8, ptr %state, i64 {SHOWN}
-  %shown.at = getelementptr ptr, ptr %showns, i64 %u
-  ; A kernel without collectives has no slots.
-  %alone = icmp eq i64 %slot, 0
-  br i1 %alone, label %out, label %again
-again:
-  %count = phi i64 [ 0, %entry ], [ %count.next, %resumed ]
-  br label %lowest
-lowest:
-  %t = phi i64 [ %begin, %again ], [ %t.next, %lowest ]
-  %low = phi i32 [ {BARRIER}, %again ], [ %low.next, %lowest ]
-  %most = phi i32 [ 0, %again ], [ %most.next, %lowest ]
-  %status.at = getelementptr i32, ptr %statuses, i64 %t
-  %status = load i32, ptr %status.at
-  %waits = icmp ne i32 %status, 0
-  %smaller = call i32 @llvm.umin.i32(i32 %low, i32 %status)
-  %low.next = select i1 %waits, i32 %smaller, i32 %low
-  %most.next = call i32 @llvm.umax.i32(i32 %most, i32 %status)
-  %t.next = add nuw nsw i64 %t, 1
-  %t.more = icmp ult i64 %t.next, %end
-  br i1 %t.more, label %lowest, label %found
-found:
-  %none = icmp eq i32 %low.next, {BARRIER}
-  %calm = icmp ult i32 %most.next, {WAIT}
-  %may = or i1 %calm, %force
-  %may.not = xor i1 %may, true
-  %stop = or i1 %none, %may.not
-  br i1 %stop, label %out, label %swap
-swap:
-  %old = load ptr, ptr %deposit.at
-  %new = load ptr, ptr %shown.at
-  store ptr %new, ptr %deposit.at
-  store ptr %old, ptr %shown.at
-  br label %mark
-mark:
-  %m = phi i64 [ %begin, %swap ], [ %m.next, %mark ]
-  %behind = phi i1 [ false, %swap ], [ %behind.next, %mark ]
-  %m.status.at = getelementptr i32, ptr %statuses, i64 %m
-  %m.status = load i32, ptr %m.status.at
-  %goes = icmp eq i32 %m.status, %low.next
-  %goes.8 = zext i1 %goes to i8
-  %took.at = getelementptr i8, ptr %took, i64 %m
-  store i8 %goes.8, ptr %took.at
-  %m.waits = icmp ne i32 %m.status, 0
-  %m.site = icmp ult i32 %m.status, {BARRIER}
-  %m.stays.0 = and i1 %m.waits, %m.site
-  %m.other = xor i1 %goes, true
-  %m.stays = and i1 %m.stays.0, %m.other
-  %behind.next = or i1 %behind, %m.stays
-  %m.next = add nuw nsw i64 %m, 1
-  %m.more = icmp ult i64 %m.next, %end
-  br i1 %m.more, label %mark, label %marked
-marked:
-  br i1 %behind.next, label %carry, label %resume
-; Threads that wait elsewhere in the unit wrote to the buffer that is being read now.
-carry:
-  %c = phi i64 [ %begin, %marked ], [ %c.next, %carry.next ]
-  %c.took.at = getelementptr i8, ptr %took, i64 %c
-  %c.took = load i8, ptr %c.took.at
-  %c.goes = icmp ne i8 %c.took, 0
-  br i1 %c.goes, label %carry.next, label %carry.one
-carry.one:
-  %c.lane = sub i64 %c, %begin
-  %c.offset = mul i64 %c.lane, %slot
-  %c.from = getelementptr i8, ptr %old, i64 %c.offset
-  %c.to = getelementptr i8, ptr %new, i64 %c.offset
-  call void @llvm.memcpy.p0.p0.i64(ptr %c.to, ptr %c.from, i64 %slot, i1 false)
-  br label %carry.next
-carry.next:
-  %c.next = add nuw nsw i64 %c, 1
-  %c.more = icmp ult i64 %c.next, %end
-  br i1 %c.more, label %carry, label %resume
-resume:
-@MEET@
-  br label %go
-go:
-  %g = phi i64 [ %begin, %resume ], [ %g.next, %go.next ]
-  %g.took.at = getelementptr i8, ptr %took, i64 %g
-  %g.took = load i8, ptr %g.took.at
-  %g.goes = icmp ne i8 %g.took, 0
-  br i1 %g.goes, label %go.one, label %go.next
-go.one:
-  %g.handle.at = getelementptr ptr, ptr %handles, i64 %g
-  %g.handle = load ptr, ptr %g.handle.at
-  call void @llvm.coro.resume(ptr %g.handle)
-  br label %go.next
-go.next:
-  %g.next = add nuw nsw i64 %g, 1
-  %g.more = icmp ult i64 %g.next, %end
-  br i1 %g.more, label %go, label %resumed
-resumed:
-  %count.next = add i64 %count, 1
-  br label %again
-out:
-  %ran = phi i64 [ 0, %entry ], [ %count, %found ]
-  ret i64 %ran
-}}
 
-; Open barriers until every thread has finished. Threads that wait for memory go first: they may come to the barrier.
-; Gives 0 at the end, 1 after a round in which threads that wait for memory achieved nothing, 2 if some of them poll.
-define internal i32 @fly_run_block(ptr %state, i64 %n, i64 %unit, i64 %slot, i64 %warp, ptr %sites) nounwind {{
-entry:
-  %progress = getelementptr i8, ptr %state, i64 {PROGRESS}
-  %statuses = getelementptr i8, ptr %state, i64 {STATUS}
-  %handles = getelementptr i8, ptr %state, i64 {HANDLES}
-  br label %round
-round:
-  %before = load i64, ptr %progress
-  br label %look
-look:
-  %t = phi i64 [ 0, %round ], [ %t.next, %look ]
-  %most = phi i32 [ 0, %round ], [ %most.next, %look ]
-  %few = phi i32 [ -1, %round ], [ %few.next, %look ]
-  %status.at = getelementptr i32, ptr %statuses, i64 %t
-  %status = load i32, ptr %status.at
-  %most.next = call i32 @llvm.umax.i32(i32 %most, i32 %status)
-  %few.next = call i32 @llvm.umin.i32(i32 %few, i32 %status)
-  %t.next = add nuw nsw i64 %t, 1
-  %t.more = icmp ult i64 %t.next, %n
-  br i1 %t.more, label %look, label %seen
-seen:
-  %finished = icmp eq i32 %most.next, 0
-  br i1 %finished, label %out, label %choose
-choose:
-  %memory = icmp uge i32 %most.next, {WAIT}
-  %least = select i1 %memory, i32 {WAIT}, i32 1
-  br i1 %memory, label %opened, label %open
-open:
-  %opens = add i64 %before, 1
-  store i64 %opens, ptr %progress
-@CHECK@
-  br label %opened
-opened:
-  br label %units
-units:
-  %begin = phi i64 [ 0, %opened ], [ %end, %drained ]
-  %end.0 = add nuw nsw i64 %begin, %unit
-  %end = call i64 @llvm.umin.i64(i64 %end.0, i64 %n)
-  %everyone = icmp uge i32 %few.next, %least
-  br i1 %everyone, label %all, label %threads
-; The usual case: nobody has left and all wait for the same.
-all:
-  %a = phi i64 [ %begin, %units ], [ %a.next, %all ]
-  %a.handle.at = getelementptr ptr, ptr %handles, i64 %a
-  %a.handle = load ptr, ptr %a.handle.at
-  call void @llvm.coro.resume(ptr %a.handle)
-  %a.next = add nuw nsw i64 %a, 1
-  %a.more = icmp ult i64 %a.next, %end
-  br i1 %a.more, label %all, label %drained
-threads:
-  %g = phi i64 [ %begin, %units ], [ %g.next, %threads.next ]
-  %g.status.at = getelementptr i32, ptr %statuses, i64 %g
-  %g.status = load i32, ptr %g.status.at
-  %goes = icmp uge i32 %g.status, %least
-  br i1 %goes, label %resume, label %threads.next
-resume:
-  %handle.at = getelementptr ptr, ptr %handles, i64 %g
-  %handle = load ptr, ptr %handle.at
-  call void @llvm.coro.resume(ptr %handle)
-  br label %threads.next
-threads.next:
-  %g.next = add nuw nsw i64 %g, 1
-  %g.more = icmp ult i64 %g.next, %end
-  br i1 %g.more, label %threads, label %drained
-drained:
-  %ran = call i64 @fly_drain(ptr %state, i64 %begin, i64 %end, i64 %unit, i64 %slot, i1 false)
-  %units.left = icmp ult i64 %end, %n
-  br i1 %units.left, label %units, label %next.round
-next.round:
-  %now = load i64, ptr %progress
-  %same = icmp eq i64 %now, %before
-  br i1 %same, label %stalled, label %round
-stalled:
-  %polls = icmp uge i32 %most.next, {POLL}
-  %code = select i1 %polls, i32 2, i32 1
-  ret i32 %code
-out:
-  ret i32 0
-}}
-"""
+def _make_state() -> Routine:
+    """The state of a block, whose units have two buffers each."""
+    r = Routine("fly_make_state", "ptr", "i64 n, i64 unit, i64 slot")
+    units = (r["n"] + r["unit"] - 1) // r["unit"]
+    unit = r["unit"] * r["slot"]
+    half = units * unit
+    nbytes = (half + half + (EXCHANGE + 63)) & -64
+    state = r.value_of("aligned_alloc", "ptr", ("i64", 64), nbytes)
+    _clear(r, state, nbytes)
+    with r.loop(units) as u:
+        first = r.at(state, u * unit + EXCHANGE)
+        r.store("ptr", first, state, u * 8 + DEPOSIT, align=8)
+        r.store("ptr", r.at(first, half), state, u * 8 + SHOWN, align=8)
+    r.give(state)
+    return r
 
-_BALLOT = """
-define internal i64 @fly_ballot(ptr %from, i64 %stride, ptr %took, i64 %lanes) nounwind {
-entry:
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %i.next, %loop ]
-  %mask = phi i64 [ 0, %entry ], [ %mask.next, %loop ]
-  %offset = mul i64 %i, %stride
-  %at = getelementptr i8, ptr %from, i64 %offset
-  %vote = load i8, ptr %at
-  %took.at = getelementptr i8, ptr %took, i64 %i
-  %there = load i8, ptr %took.at
-  %both = and i8 %vote, %there
-  %bit = zext i8 %both to i64
-  %placed = shl i64 %bit, %i
-  %mask.next = or i64 %mask, %placed
-  %i.next = add nuw nsw i64 %i, 1
-  %more = icmp ult i64 %i.next, %lanes
-  br i1 %more, label %loop, label %out
-out:
-  ret i64 %mask.next
-}
-"""
 
-_FIRST = """
-define internal i64 @fly_first(ptr %took, i64 %lanes) nounwind {
-entry:
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %i.next, %next ]
-  %at = getelementptr i8, ptr %took, i64 %i
-  %there = load i8, ptr %at
-  %yes = icmp ne i8 %there, 0
-  br i1 %yes, label %out, label %next
-next:
-  %i.next = add nuw nsw i64 %i, 1
-  %more = icmp ult i64 %i.next, %lanes
-  br i1 %more, label %loop, label %out
-out:
-  %lane = phi i64 [ %i, %loop ], [ 0, %next ]
-  ret i64 %lane
-}
-"""
+def _drain_unit(checked: bool) -> Routine:
+    """Run the collectives of the threads begin <= t < end, which are one unit, until none of them waits at one, or some
+    wait for memory and `force` is not set. Gives how many were run."""
+    r = Routine("fly_drain", "i64", "ptr state, i64 begin, i64 end, i64 unit, i64 slot, i1 force")
+    state, begin, end = r["state"], r["begin"], r["end"]
+    with r.when(r["slot"].is_(0)):  # a kernel without collectives has no slots
+        r.give(0)
+    statuses, handles, took = (r.at(state, at) for at in (STATUS, HANDLES, TOOK))
+    number = begin // r["unit"] * 8
+    deposit, shown = r.at(state, number + DEPOSIT), r.at(state, number + SHOWN)
+    ran, low, most, behind = r.variable("i64", 0), r.variable("i32", 0), r.variable("i32", 0), r.variable("i1", 0)
+
+    def some_go() -> Value:
+        low.set(BARRIER)
+        most.set(0)
+        with r.loop(end, begin) as t:
+            status = _status(r, statuses, t)
+            low.set(r.choose(status.is_not(0), r.least(low.get(), status), low.get()))
+            most.set(r.most(most.get(), status))
+        return low.get().is_not(BARRIER) & ((most.get() < WAIT) | r["force"])
+
+    with r.again(some_go):
+        lowest = low.get()
+        old, new = r.load("ptr", deposit, align=8), r.load("ptr", shown, align=8)
+        r.store("ptr", new, deposit, align=8)
+        r.store("ptr", old, shown, align=8)
+        behind.set(0)
+        with r.loop(end, begin) as t:
+            status = _status(r, statuses, t)
+            goes = status.is_(lowest)
+            r.store("i8", goes.to("i8"), took, t)
+            behind.set(behind.get() | (status.is_not(0) & (status < BARRIER) & ~goes))
+        # Threads that wait elsewhere in the unit wrote to the buffer that is being read now.
+        with r.when(behind.get()), r.loop(end, begin) as t, r.when(r.load("i8", took, t).is_(0)):
+            offset = (t - begin) * r["slot"]
+            r.call("llvm.memcpy.p0.p0.i64", "void", r.at(new, offset), r.at(old, offset), r["slot"], ("i1", 0))
+        if checked:
+            r.call("fly_check_meet", "void", state, begin, end)
+        with r.loop(end, begin) as t, r.when(r.load("i8", took, t).is_not(0)):
+            _resume(r, handles, t)
+        ran.set(ran.get() + 1)
+    r.give(ran.get())
+    return r
+
+
+def _run_block(checked: bool) -> Routine:
+    """Open barriers until every thread has finished. Threads that wait for memory go first: they may come to the
+    barrier. Gives 0 at the end, 1 after a round in which threads that wait for memory achieved nothing, 2 if some of
+    them poll."""
+    r = Routine("fly_run_block", "i32", "ptr state, i64 n, i64 unit, i64 slot, i64 warp, ptr sites")
+    state, n, unit = r["state"], r["n"], r["unit"]
+    progress, statuses, handles = (r.at(state, at) for at in (PROGRESS, STATUS, HANDLES))
+    most, few = r.variable("i32", 0), r.variable("i32", 0)
+    with r.again(lambda: r.number(1, "i1")):
+        before = r.load("i64", progress, align=8)
+        most.set(0)
+        few.set(-1)
+        with r.loop(n) as t:
+            status = _status(r, statuses, t)
+            most.set(r.most(most.get(), status))
+            few.set(r.least(few.get(), status))
+        with r.when(most.get().is_(0)):
+            r.give(0)
+        memory = most.get() >= WAIT
+        least = r.choose(memory, r.number(WAIT, "i32"), r.number(1, "i32"))
+        with r.when(~memory):
+            r.store("i64", before + 1, progress, align=8)
+            if checked:
+                r.call("fly_check_barrier", "void", state, n, r["warp"], r["sites"])
+        everyone = few.get() >= least
+        with r.loop(n, 0, unit) as begin:
+            end = r.least(begin + unit, n)
+
+            def all_go(begin: Value = begin, end: Value = end) -> None:
+                with r.loop(end, begin) as t:
+                    _resume(r, handles, t)
+
+            def some_go(begin: Value = begin, end: Value = end) -> None:
+                with r.loop(end, begin) as t, r.when(_status(r, statuses, t) >= least):
+                    _resume(r, handles, t)
+
+            r.either(everyone, all_go, some_go)  # the usual case is the first: all wait for the same
+            _drain(r, state, begin, end, unit, r["slot"])
+        with r.when(r.load("i64", progress, align=8).is_(before)):
+            r.give(r.choose(most.get() >= POLL, r.number(2, "i32"), r.number(1, "i32")))
+    return r
+
+
+def _ballot() -> Routine:
+    """Votes of a warp as a mask."""
+    r = Routine("fly_ballot", "i64", "ptr from, i64 stride, ptr took, i64 lanes")
+    mask = r.variable("i64", 0)
+    with r.loop(r["lanes"]) as i:
+        vote = r.load("i8", r["from"], i * r["stride"]) & r.load("i8", r["took"], i)
+        mask.set(mask.get() | (vote.to("i64") << i))
+    r.give(mask.get())
+    return r
+
+
+def _first() -> Routine:
+    """The first lane that took part."""
+    r = Routine("fly_first", "i64", "ptr took, i64 lanes")
+    with r.loop(r["lanes"]) as i, r.when(r.load("i8", r["took"], i).is_not(0)):
+        r.give(i)
+    r.give(0)
+    return r
 
 
 def once(text: ModuleText, code: str) -> bool:
@@ -718,30 +426,31 @@ def once(text: ModuleText, code: str) -> bool:
     return True
 
 
-_MEET = "  call void @fly_check_meet(ptr %state, i64 %begin, i64 %end)"
-_CHECK = "  call void @fly_check_barrier(ptr %state, i64 %n, i64 %warp, ptr %sites)"
+@cache
+def _scheduler(checked: bool) -> str:
+    return "\n".join(r.text() for r in (_make_state(), _drain_unit(checked), _run_block(checked)))
 
 
 def need_scheduler(text: ModuleText, checked: bool = False) -> None:
     """The scheduler's functions, once per module."""
-    code = _SCHEDULER.replace("@CHECK@\n", f"{_CHECK}\n" if checked else "")
-    code = code.replace("@MEET@\n", f"{_MEET}\n" if checked else "")
-    if once(text, code):
+    if once(text, _scheduler(checked)):
         text.declare("aligned_alloc", "ptr", ["i64", "i64"])
         text.declare("free", "void", ["ptr"])
-        text.declare("llvm.umin.i64", "i64", ["i64", "i64"])
-        text.declare("llvm.umin.i32", "i32", ["i32", "i32"])
-        text.declare("llvm.umax.i32", "i32", ["i32", "i32"])
         text.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"])
         text.declare("llvm.memcpy.p0.p0.i64", "void", ["ptr", "ptr", "i64", "i1"])
         text.declare("llvm.coro.resume", "void", ["ptr"])
 
 
+@cache
+def _text_of(write: Callable[[], Routine]) -> str:
+    return write().text()
+
+
 def need_ballot(text: ModuleText) -> None:
     """Votes of a warp as a mask."""
-    once(text, _BALLOT)
+    once(text, _text_of(_ballot))
 
 
 def need_first(text: ModuleText) -> None:
     """The first lane that took part."""
-    once(text, _FIRST)
+    once(text, _text_of(_first))

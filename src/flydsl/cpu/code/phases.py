@@ -13,6 +13,7 @@ per thread; a shuffle reads another thread's place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
@@ -24,6 +25,7 @@ from ...ir.builder import operands_of
 from ...ir.dead_code import is_pure
 from ...ir.types import bit_width
 from ...llvm.text.function_text import TERMINATORS, FunctionText
+from ...llvm.text.routine import Routine
 from ...lowering.rules.gpu_rules import source_lane
 from .block import once
 from .routines import CHECKS
@@ -261,25 +263,15 @@ def _alloca_bytes(op: llvm.AllocaOp) -> int:
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-_BALLOT = """
-define internal i64 @fly_phase_ballot(ptr %from, i64 %count) nounwind memory(argmem: read) {
-entry:
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %i.next, %loop ]
-  %mask = phi i64 [ 0, %entry ], [ %mask.next, %loop ]
-  %at = getelementptr i1, ptr %from, i64 %i
-  %vote = load i1, ptr %at
-  %bit = zext i1 %vote to i64
-  %placed = shl i64 %bit, %i
-  %mask.next = or i64 %mask, %placed
-  %i.next = add nuw nsw i64 %i, 1
-  %more = icmp ult i64 %i.next, %count
-  br i1 %more, label %loop, label %out
-out:
-  ret i64 %mask.next
-}
-"""
+@cache
+def _ballot() -> str:
+    """Votes of a row of threads as a mask."""
+    r = Routine("fly_phase_ballot", "i64", "ptr from, i64 count", "nounwind memory(argmem: read)")
+    mask = r.variable("i64", 0)
+    with r.loop(r["count"]) as i:
+        mask.set(mask.get() | (r.load("i1", r["from"], i).to("i64") << i))
+    r.give(mask.get())
+    return r.text()
 
 
 class Phases:
@@ -442,7 +434,7 @@ class Phases:
         everyone = f.assign(f"lshr i64 -1, {unused}")
         if predicate not in self.plan.varying:
             return f.assign(f"select i1 {f.names[predicate]}, i64 {everyone}, i64 0"), everyone
-        once(f.module, _BALLOT)
+        once(f.module, _ballot())
         return f.assign(f"call i64 @fly_phase_ballot(ptr {self.at(predicate, first)}, i64 {count})"), everyone
 
     # --- control flow -----------------------------------------------------------------------------------------------

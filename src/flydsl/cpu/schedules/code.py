@@ -17,6 +17,7 @@ from ...dialects.upstream.llvm.atomics import CmpXchgOp
 from ...llvm.text.function_text import FunctionText
 from ...llvm.text.module_text import ModuleText
 from ...llvm.text.print_text import string_constant
+from ...llvm.text.routine import Value
 from ..code import abi as cpu_abi
 from ..code import block as cpu_block
 from ..code import routines as cpu_routines
@@ -27,6 +28,8 @@ from .operations import Kind
 from .routines import COPY, GLOBALS, MOST_COPIES, OPERATION, OPERATIONS, SEEN, schedule_routines
 
 RECORD_WORDS = 20
+_EXPLORED = "explored"
+"""The note of a module that has kernels whose threads meet."""
 _CALLS = {
     "fly_mbarrier_init": (Kind.INIT, 2),
     "fly_mbarrier_update": (Kind.ARRIVE, 3),
@@ -104,6 +107,7 @@ class ExploringAbi(cpu_abi.CoroutineAbi):
         check: cpu_block.Check | None,
     ) -> str:  # fmt: skip
         assert check is not None
+        text.notes[_EXPLORED] = "1"
         return _exploring_function(name, arguments, block, self, sites, check, string_constant(text, name))
 
     @classmethod
@@ -114,7 +118,7 @@ class ExploringAbi(cpu_abi.CoroutineAbi):
     def finish(cls, text: ModuleText) -> None:
         text.notes[EXACT] = "1"
         text.globals.append(SEEN)
-        if "fly_sched_record" not in "".join(text.functions):
+        if _EXPLORED not in text.notes:
             return
         cpu_routines.need(text, cpu_routines.UPDATE, True)
         text.globals.append(GLOBALS)
@@ -169,95 +173,54 @@ def _exploring_function(
     title: str,
 ) -> str:
     how = abi.how
-    lines, args, dims = cpu_block.prologue(arguments, block)
-    nx, ny, nz = dims[3:]
-    unit, slot, count = how.unit, how.slot, how.blocks
-    record = [
-        "ptr %all", "i64 %blocks", "i64 %n", f"i64 {unit}", f"i64 {slot}", f"i64 {check.warp}", f"ptr {sites}",
-        "ptr @fly_source_lines", f"ptr {title}", f"i64 {count}", "i64 %stride", "ptr %memories",
-        "ptr @fly_sched_count", "ptr %copies", "ptr @fly_sched_agents", "ptr @fly_sched_step", "ptr @fly_sched_open",
-        "ptr @fly_sched_force", "ptr @fly_sched_complete", "i64 0",
-    ]  # fmt: skip
-    assert len(record) == RECORD_WORDS
-    stores: list[str] = []
-    for i, word in enumerate(record):
-        stores += [
-            f"  %record.{i} = getelementptr i8, ptr %fly_sched_record, i64 {8 * i}",
-            f"  store {word}, ptr %record.{i}",
-        ]
-    make = [
-        "  %made.number = add i64 %number, %m",
-        "  %made.first = mul i64 %made.number, %n",
-        f"  %made.bytes = mul i64 %made.first, {OPERATION}",
-        "  %made.operations = getelementptr i8, ptr %operations, i64 %made.bytes",
-        f"  %made.operations.at = getelementptr i8, ptr %made, i64 {OPERATIONS}",
-        "  store ptr %made.operations, ptr %made.operations.at",
-        f"  %memory.n = add i64 %dyn, {check.static}",
-        f"  call void @fly_check_make(ptr %made, i64 %memory.n, i64 {check.warp}, i64 %n)",
-        "  call void @fly_check_clear(ptr %made)",
-    ]
-    return "\n".join(
-        [
-            *cpu_block.function_head(name, [*lines, *cpu_block.NUMBER_LAUNCH], dims),
-            f"  %nxy = mul i64 {nx}, {ny}",
-            f"  %n = mul i64 %nxy, {nz}",
-            "  %blocks = sub i64 %last, %first",
-            f"  %fly_sched_record = alloca [{RECORD_WORDS} x i64], align 8",
-            f"  %memory.used = add i64 %dyn, {check.static + _SHARED_ALIGNMENT}",
-            f"  %stride = and i64 %memory.used, {-_SHARED_ALIGNMENT}",
-            "  %all = call ptr @calloc(i64 %blocks, i64 8)",
-            "  %memories = call ptr @calloc(i64 %blocks, i64 8)",
-            "  %records = call ptr @calloc(i64 %blocks, i64 64)",
-            "  %operations.size = mul i64 %blocks, %n",
-            f"  %operations = call ptr @calloc(i64 %operations.size, i64 {OPERATION})",
-            f"  %copies = call ptr @malloc(i64 {MOST_COPIES * COPY})",
-            "  store ptr %copies, ptr @fly_sched_copies",
-            "  store i64 0, ptr @fly_sched_count",
-            "  br label %clusters",
-            "clusters:",
-            "  %block = phi i64 [ %first, %entry ], [ %block.next, %started ]",
-            "  %more = icmp ult i64 %block, %last",
-            "  br i1 %more, label %start, label %run",
-            "start:",
-            "  %number = sub i64 %block, %first",
-            "  %states = getelementptr ptr, ptr %all, i64 %number",
-            "  %cluster.offset = mul i64 %number, 64",
-            "  %cluster = getelementptr i8, ptr %records, i64 %cluster.offset",
-            f"  %shared.size = mul i64 %stride, {count}",
-            f"  %shared.made = call ptr @aligned_alloc(i64 {_SHARED_ALIGNMENT}, i64 %shared.size)",
-            "  call void @llvm.memset.p0.i64(ptr %shared.made, i8 0, i64 %shared.size, i1 false)",
-            "  %memories.at = getelementptr ptr, ptr %memories, i64 %number",
-            "  store ptr %shared.made, ptr %memories.at",
-            *cpu_block.start_cluster(how.cluster or (1, 1, 1)),
-            "  br label %make",
-            *cpu_block.make_states(how, "%start", "%shared.made", make, "%members"),
-            *cpu_block.start_members(name, args, dims, how, "%make", (), "%started"),
-            "started:",
-            f"  %block.next = add nuw i64 %block, {count}",
-            "  br label %clusters",
-            "run:",
-            *stores,
-            "  %hook = load ptr, ptr @fly_sched_hook",
-            "  call void %hook(ptr %fly_sched_record)",
-            "  br label %free",
-            "free:",
-            "  %f = phi i64 [ 0, %run ], [ %f.next, %free ]",
-            "  %freed.at = getelementptr ptr, ptr %all, i64 %f",
-            "  %freed = load ptr, ptr %freed.at",
-            "  %arena = load ptr, ptr %freed",
-            "  call void @free(ptr %arena)",
-            "  call void @fly_check_free(ptr %freed)",
-            "  call void @free(ptr %freed)",
-            "  %freed.memory.at = getelementptr ptr, ptr %memories, i64 %f",
-            "  %freed.memory = load ptr, ptr %freed.memory.at",
-            "  call void @free(ptr %freed.memory)",
-            "  %f.next = add nuw nsw i64 %f, 1",
-            "  %f.more = icmp ult i64 %f.next, %blocks",
-            "  br i1 %f.more, label %free, label %out",
-            "out:",
-            *(f"  call void @free(ptr %{x})" for x in ("all", "memories", "records", "operations", "copies")),
-            "  ret void",
-            "}",
-            "",
-        ]
+    f = cpu_block.BlockFunction(name, arguments, block)
+    r = f.routine
+    f.number_launch()
+    n, blocks = f.threads(), r["last"] - r["first"]
+    stride = (f.dynamic + (check.static + _SHARED_ALIGNMENT)) & -_SHARED_ALIGNMENT
+    every, memories, records, operations = (
+        r.value_of("calloc", "ptr", count, ("i64", size))
+        for count, size in ((blocks, 8), (blocks, 8), (blocks, 64), (blocks * n, OPERATION))
     )
+    copies = r.value_of("malloc", "ptr", ("i64", MOST_COPIES * COPY))
+    r.store("ptr", copies, Value(r, "ptr", "@fly_sched_copies"), align=8)
+    r.store("i64", 0, Value(r, "ptr", "@fly_sched_count"), align=8)
+    with r.loop(r["last"], r["first"], how.blocks) as first:
+        number = first - r["first"]
+        states, record = r.at(every, number * 8), r.at(records, number * 64)
+        cluster = cpu_block.Cluster(f, how, states, record, stride, n)
+        size = stride * how.blocks
+        shared = r.value_of("aligned_alloc", "ptr", ("i64", _SHARED_ALIGNMENT), size)
+        r.call("llvm.memset.p0.i64", "void", shared, ("i8", 0), size, ("i1", 0))
+        r.store("ptr", shared, memories, number * 8, align=8)
+        cluster.open()
+
+        def more(rank: Value, state: Value, number: Value = number) -> None:
+            r.store("ptr", r.at(operations, (number + rank) * n * OPERATION), state, OPERATIONS, align=8)
+            r.call("fly_check_make", "void", state, f.dynamic + check.static, ("i64", check.warp), n)
+            r.call("fly_check_clear", "void", state)
+
+        cluster.make(shared, more)
+        cluster.start(first, None)
+    named = {
+        word: Value(r, "ptr", f"@fly_sched_{word}") for word in ("count", "agents", "step", "open", "force", "complete")
+    }
+    words = [
+        every, blocks, n, r.number(how.unit), r.number(how.slot), r.number(check.warp), Value(r, "ptr", sites),
+        Value(r, "ptr", "@fly_source_lines"), Value(r, "ptr", title), r.number(how.blocks), stride, memories,
+        named["count"], copies, named["agents"], named["step"], named["open"], named["force"], named["complete"],
+        r.number(0),
+    ]  # fmt: skip
+    assert len(words) == RECORD_WORDS
+    record = r.alloca(8 * RECORD_WORDS)
+    for at, word in enumerate(words):
+        r.store(word.type, word, record, 8 * at, align=8)
+    r.invoke(r.load("ptr", Value(r, "ptr", "@fly_sched_hook"), align=8), record)
+    with r.loop(blocks) as number:
+        state = r.load("ptr", every, number * 8, align=8)
+        r.call("fly_check_free", "void", state)
+        cpu_block.free_state(r, state)
+        r.call("free", "void", r.load("ptr", memories, number * 8, align=8))
+    for array in (every, memories, records, operations, copies):
+        r.call("free", "void", array)
+    return r.text()

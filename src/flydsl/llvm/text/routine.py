@@ -261,11 +261,11 @@ class Routine:
 
     @contextmanager
     def loop(self, stop: Value | int, start: Value | int = 0, step: Value | int = 1) -> Generator[Value]:
-        """Count in i64."""
+        """Count in i64, up to less than 2^63."""
         counter = self.variable("i64", start)
         with self.again(lambda: counter.get() < stop):
             yield counter.get()
-            counter.set(counter.get() + step)
+            counter.set(self.assign("i64", f"add nuw nsw i64 {counter.get().name}, {_name(step)}"))
 
     @contextmanager
     def again(self, condition: Callable[[], Value]) -> Generator[None]:
