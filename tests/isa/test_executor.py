@@ -69,7 +69,7 @@ class Changed:
         return [inst for inst in found if inst.mnemonic.startswith(prefix)]
 
 
-@pytest.fixture(scope="module", params=["gfx942", "gfx1201"])
+@pytest.fixture(scope="module", params=["gfx942", "gfx1201", "gfx1250"])
 def changed(request: pytest.FixtureRequest) -> Changed:
     return Changed(request.param)
 
@@ -143,9 +143,13 @@ def test_whole_numbers(a: int, b: int, c: int):
         "v_bfrev_b32_e32 v3, v0": int(f"{a:032b}"[::-1], 2),
         "v_sub_u32_e64 v3, v0, v1 clamp": max(a - b, 0),
         "v_bitop3_b32 v3, v0, v1, v2 bitop3:0xca": a & b | ~a & c,
+        "v_bitop2_b32 v3, v0, v1 bitop3:0x14": a ^ b,
+        "v_mad_u32 v3, v0, v1, v2": a * b + c,
     }
     for text, wanted in cases.items():
         assert int(execute(text, {0: a, 1: b, 2: c}).v[3, 5]) == wanted & m, text
+    far = execute("v_add3_u32 v3 /*v19*/, v0 /*v16*/, v1 /*v17*/, v2", {16: a, 17: b, 2: c}, "gfx1250")
+    assert int(far.v[19, 5]) == a + b + c & m
 
 
 @settings(max_examples=30)

@@ -20,6 +20,7 @@ QUICK = {
     "gfx1201": ("layer_norm-bfloat16-4x1000", "gemm_wmma-bfloat16"),
     "gfx1100": ("gemm_wmma-float16",),
     "gfx90a": ("gemm_cdna-bfloat16",),
+    "gfx1250": ("transpose-float16", "vector_add-bfloat16"),
 }
 """Architecture -> the cases of the default run."""
 
@@ -47,7 +48,13 @@ def test_library(arch: str, case: Case, gpu: Any, rng: np.random.Generator):
 
 
 @pytest.mark.parametrize(
-    ("arch", "dtype"), [("gfx942", torch.bfloat16), ("gfx950", torch.float16), ("gfx1201", torch.float16)]
+    ("arch", "dtype"),
+    [
+        ("gfx942", torch.bfloat16),
+        ("gfx950", torch.float16),
+        ("gfx1201", torch.float16),
+        ("gfx1250", torch.bfloat16),
+    ],
 )
 def test_products(arch: str, dtype: torch.dtype, gpu: Any, rng: np.random.Generator):
     """Ends inside tiles in all directions; K is long enough to be cut."""
@@ -61,7 +68,7 @@ def test_products(arch: str, dtype: torch.dtype, gpu: Any, rng: np.random.Genera
         assert whole[:, n:].isnan().all()
 
 
-@pytest.mark.parametrize("arch", ["gfx942", "gfx950", "gfx1201"])
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950", "gfx1201", "gfx1250"])
 def test_attention(arch: str, gpu: Any, rng: np.random.Generator):
     gpu(arch)
     q, k, v = (

@@ -10,7 +10,7 @@ import pytest
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-ARCHES = ("gfx942", "gfx1201")
+ARCHES = ("gfx942", "gfx1201", "gfx1250")
 
 
 @flyc.kernel

@@ -55,7 +55,7 @@ def attempt(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(out[0], wanted)
 
 
-ARCHES = ("gfx942", "gfx1201")
+ARCHES = ("gfx942", "gfx1201", "gfx1250")
 
 
 @pytest.mark.parametrize("arch", ARCHES)

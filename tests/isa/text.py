@@ -69,8 +69,13 @@ def _split(text: str) -> list[str]:
     return [*parts, last] if last else parts
 
 
+_FAR = re.compile(r"v(?:\d+|\[\d+:\d+\])(?:\.[lh])? /\*(v[^*]*)\*/")
+"""A register beyond 255, whose upper bits `s_set_vgpr_msb` has said; behind it is which one it is."""
+
+
 def parse(text: str, address: int = 0, size: int = 0) -> Instruction:
     """One printed instruction."""
+    text = _FAR.sub(r"\1", text)
     word, _, rest = text.partition(" ")
     mnemonic, encoding = _encoding(word)
     operands: list[str] = []

@@ -15,6 +15,7 @@ _NOTHING = (
     *("s_set_inst_prefetch_distance", "s_sethalt", "s_code_end", "s_prefetch_inst", "s_prefetch_data", "s_ttracedata"),
     *("s_wait_idle", "s_monitor_sleep", "s_wakeup", "s_prefetch_inst_pc_rel", "s_prefetch_data_pc_rel"),
     *("s_setprio_inc_wg", "s_incperflevel", "s_decperflevel", "s_waitcnt_depctr"),
+    "s_set_vgpr_msb",  # the disassembly says which registers it leads to
 )
 
 

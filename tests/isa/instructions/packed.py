@@ -21,6 +21,10 @@ def _shift(function: Any) -> Function:
     return lambda n, x: function(np.asarray(x), (np.asarray(n) & np.asarray(n).dtype.type(15)))
 
 
+def _bf16(function: Any) -> Function:
+    return lambda *given: floats.f32_to_bf16(function(*(floats.bf16_to_f32(x) for x in given)))
+
+
 _HALVES: dict[str, tuple[str, int, Function]] = {
     "add_f16": ("f16", 2, np.add),
     "mul_f16": ("f16", 2, np.multiply),
@@ -31,8 +35,15 @@ _HALVES: dict[str, tuple[str, int, Function]] = {
     "max_num_f16": ("f16", 2, np.fmax),
     "minimum_f16": ("f16", 2, np.minimum),
     "maximum_f16": ("f16", 2, np.maximum),
+    "min3_num_f16": ("f16", 3, lambda a, b, c: np.fmin(np.fmin(a, b), c)),
+    "max3_num_f16": ("f16", 3, lambda a, b, c: np.fmax(np.fmax(a, b), c)),
     "minimum3_f16": ("f16", 3, lambda a, b, c: np.minimum(np.minimum(a, b), c)),
     "maximum3_f16": ("f16", 3, lambda a, b, c: np.maximum(np.maximum(a, b), c)),
+    "add_bf16": ("bf16", 2, _bf16(np.add)),
+    "mul_bf16": ("bf16", 2, _bf16(np.multiply)),
+    "fma_bf16": ("bf16", 3, _bf16(floats.fma32)),
+    "min_num_bf16": ("bf16", 2, _bf16(np.fmin)),
+    "max_num_bf16": ("bf16", 2, _bf16(np.fmax)),
     "add_u16": ("u16", 2, np.add),
     "sub_u16": ("u16", 2, np.subtract),
     "add_i16": ("u16", 2, np.add),
@@ -53,6 +64,8 @@ _HALVES: dict[str, tuple[str, int, Function]] = {
 def _signs(read: Read, flip: int, kind: str) -> Read:
     if not flip:
         return read
+    if kind == "bf16":
+        return lambda w: read(w) ^ np.uint16(0x8000)
     if kind[0] != "f":
         raise IsaError("the sign of a whole number")
     return lambda w: -read(w)

@@ -183,6 +183,7 @@ _ROWS: dict[str, Row] = {
         "i16 i16 u32",
         lambda a, b, c: (np.asarray(a, np.int32) * np.asarray(b, np.int32)).view(U32) + c,
     ),
+    "v_mad_u32": ("u32", "u32 u32 u32", lambda a, b, c: a * b + c),
     "v_add3_u32": ("u32", "u32 u32 u32", lambda a, b, c: a + b + c),
     "v_lshl_add_u32": ("u32", "u32 u32 u32", lambda a, n, c: (a << (n & _31)) + c),
     "v_add_lshl_u32": ("u32", "u32 u32 u32", lambda a, b, n: (a + b) << (n & _31)),
@@ -192,6 +193,11 @@ _ROWS: dict[str, Row] = {
     "v_xor3_b32": ("u32", "u32 u32 u32", lambda a, b, c: a ^ b ^ c),
     "v_xad_u32": ("u32", "u32 u32 u32", lambda a, b, c: (a ^ b) + c),
     "v_lshl_add_u64": ("u64", "u64 u32 u64", lambda a, n, c: (_u64(a) << (_u64(n) & U64(7))) + c),
+    **{
+        f"v_{name}_{kind}64": (f"{kind}64", f"{kind}64 {kind}64", function)
+        for name, function in (("min", np.minimum), ("max", np.maximum))
+        for kind in "iu"
+    },
     "v_mul_u64": ("u64", "u64 u64", lambda a, b: a * b),
     "v_add_nc_u64": ("u64", "u64 u64", lambda a, b: a + b),
     "v_sub_nc_u64": ("u64", "u64 u64", lambda a, b: a - b),
@@ -271,6 +277,21 @@ def any_function_of_three(inst: Instruction, ctx: Context) -> Step:
         return out
 
     return vector(inst, ctx, kind, [kind] * 3, run)
+
+
+@instruction("v_bitop2_b32")
+def any_function_of_two(inst: Instruction, ctx: Context) -> Step:
+    """The same where the third is 0."""
+    table = inst.number("bitop3")
+
+    def run(a: Array, b: Array) -> Array:
+        out = (a ^ a) & b
+        for at in range(0, 8, 2):
+            if table >> at & 1:
+                out = out | (a if at & 4 else ~a) & (b if at & 2 else ~b)
+        return out
+
+    return vector(inst, ctx, "u32", ["u32"] * 2, run)
 
 
 @instruction("v_mbcnt_lo_u32_b32", "v_mbcnt_hi_u32_b32")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +25,12 @@ Place = Callable[[Wave, Lanes], tuple[U64, NDArray[np.bool_] | None]]
 # --- addresses --------------------------------------------------------------------------------------------------------
 
 
-def _global_place(inst: Instruction, vaddr: Operand, saddr: str, ctx: Context) -> Place:
+def _global_place(inst: Instruction, vaddr: Operand, saddr: str, size: int, ctx: Context) -> Place:
     offset = np.int64(inst.number("offset"))
-    scaled = "scale_offset" in inst.modifiers
-    if scaled:
-        raise IsaError("an offset that is scaled")
+    scale = np.int64(size if "scale_offset" in inst.modifiers else 1)
     if saddr == "off":
+        if scale != 1:
+            raise IsaError("an address that is scaled")
         wide = reader(vaddr, "u64")
         return lambda w, lanes: ((wide(w)[lanes].view(np.int64) + offset).view(np.uint64), None)
     base = read_scalar(ctx.operand(saddr), 64)
@@ -37,36 +38,57 @@ def _global_place(inst: Instruction, vaddr: Operand, saddr: str, ctx: Context) -
 
     def place(w: Wave, lanes: Lanes) -> tuple[U64, None]:
         start = np.int64(base(w) - (1 << 64) if base(w) >> 63 else base(w))
-        return (narrow(w)[lanes].astype(np.int64) + offset + start).view(np.uint64), None
+        return (narrow(w)[lanes].astype(np.int64) * scale + offset + start).view(np.uint64), None
 
     return place
+
+
+class Buffer(NamedTuple):
+    """What a descriptor says."""
+
+    base: int
+    stride: int
+    records: int
+    """Bytes, or rows of `stride`."""
+
+
+def _buffer(w: Wave, rsrc: Operand, ctx: Context, text: str) -> Buffer:
+    w0, w1, w2, w3 = (int(w.s[rsrc.index + at]) for at in range(4))
+    if ctx.arch == "gfx1250":
+        whole = w0 | w1 << 32 | w2 << 64 | w3 << 96
+        found = Buffer(whole & (1 << 57) - 1, whole >> 108 & 0x3FFF, whole >> 57 & (1 << 45) - 1)
+        if whole >> 124:
+            raise IsaError(f"{text}: the descriptor {w3:#010x} asks for swizzled addresses, another check or type")
+        if whole >> 102 & 63:
+            raise IsaError(f"{text}: reserved bits of the descriptor are not zero")
+    else:
+        found = Buffer(w0 | (w1 & 0xFFFF) << 32, w1 >> 16 & 0x3FFF, w2)
+        if w1 >> 30:
+            raise IsaError(f"{text}: the descriptor {w1:#010x} asks for swizzled addresses")
+        if ctx.family == "gfx9" and w3 >> 23 & 1:
+            raise IsaError(f"{text}: the descriptor adds the number of the lane")
+    if found.base >> 47:
+        raise IsaError(f"{text}: the descriptor's base {found.base:#x} is no address of user memory")
+    return found
 
 
 def _buffer_place(inst: Instruction, vaddr: Operand, rsrc: Operand, soffset: Operand, size: int, ctx: Context) -> Place:
     offset = inst.number("offset")
     offen, idxen = "offen" in inst.modifiers, "idxen" in inst.modifiers
     extra = read_scalar(soffset)
-    r = rsrc.index
     rows = vaddr.index
 
     def place(w: Wave, lanes: Lanes) -> tuple[U64, NDArray[np.bool_]]:
-        w0, w1, w2, w3 = (int(w.s[r + at]) for at in range(4))
-        base, stride = w0 | (w1 & 0xFFFF) << 32, w1 >> 16 & 0x3FFF
-        if base >> 47:
-            raise IsaError(f"{inst.text}: the descriptor's base {base:#x} is no address of user memory")
-        if w1 >> 30:
-            raise IsaError(f"{inst.text}: the descriptor {w1:#010x} asks for swizzled addresses")
-        if ctx.family == "gfx9" and w3 >> 23 & 1:
-            raise IsaError(f"{inst.text}: the descriptor adds the number of the lane")
+        base, stride, records = _buffer(w, rsrc, ctx, inst.text)
         index = w.v[rows][lanes].astype(np.int64) if idxen else np.zeros(len(lanes), np.int64)
         at = rows + int(idxen)
         within = (w.v[at][lanes].astype(np.int64) if offen else np.zeros(len(lanes), np.int64)) + offset
         sgpr = extra(w)
         total = within + sgpr + index * stride
         if idxen and stride:
-            inside = (index < w2) & (within < stride)
+            inside = (index < records) & (within < stride)
         else:
-            inside = total + np.int64(min(size, 4)) <= w2
+            inside = total + np.int64(min(size, 4)) <= records
         return (total + base).view(np.uint64), inside
 
     return place
@@ -83,10 +105,9 @@ def _past_the_cache(inst: Instruction) -> bool:
 # --- loads and stores -------------------------------------------------------------------------------------------------
 
 
-def _limit(w: Wave, inst: Instruction, rsrc: Operand, total: U64, size: int) -> NDArray[np.bool_]:
+def _limit(buffer: Buffer, total: U64, size: int) -> NDArray[np.bool_]:
     """Which words of each lane are inside a raw buffer."""
-    base = int(w.s[rsrc.index]) | (int(w.s[rsrc.index + 1]) & 0xFFFF) << 32
-    end = np.uint64(base + int(w.s[rsrc.index + 2]))
+    end = np.uint64(buffer.base + buffer.records)
     words = np.arange(0, size, min(size, 4), dtype=np.uint64)
     return total[:, None] + words + np.uint64(min(size, 4)) <= end
 
@@ -117,13 +138,20 @@ def _write_words(w: Wave, addresses: U64, inside: NDArray[np.bool_] | None, data
 
 
 def _words_inside(
-    w: Wave, inst: Instruction, rsrc: Operand | None, addresses: U64, inside: NDArray[np.bool_] | None, size: int
+    w: Wave,
+    inst: Instruction,
+    ctx: Context,
+    rsrc: Operand | None,
+    addresses: U64,
+    inside: NDArray[np.bool_] | None,
+    size: int,
 ) -> NDArray[np.bool_] | None:
     """Words of lanes that may be touched; a load of four words checks each of them."""
     if inside is None or rsrc is None:
         return None
-    words = _limit(w, inst, rsrc, addresses, size)
-    if "idxen" in inst.modifiers and int(w.s[rsrc.index + 1]) >> 16 & 0x3FFF:
+    buffer = _buffer(w, rsrc, ctx, inst.text)
+    words = _limit(buffer, addresses, size)
+    if "idxen" in inst.modifiers and buffer.stride:
         return np.broadcast_to(inside[:, None], words.shape)
     return words
 
@@ -140,7 +168,7 @@ def load(inst: Instruction, ctx: Context, target: Operand, form: Form, place: Pl
     def step(w: Wave) -> None:
         lanes: Lanes = np.flatnonzero(w.mask)
         addresses, inside = place(w, lanes)
-        words = _words_inside(w, inst, rsrc, addresses, inside, form.size)
+        words = _words_inside(w, inst, ctx, rsrc, addresses, inside, form.size)
         low, high = _span(addresses, form.size)
         w.issue(
             Event(
@@ -161,7 +189,7 @@ def store(inst: Instruction, ctx: Context, source: Operand, form: Form, place: P
     def step(w: Wave) -> None:
         lanes: Lanes = np.flatnonzero(w.mask)
         addresses, inside = place(w, lanes)
-        words = _words_inside(w, inst, rsrc, addresses, inside, form.size)
+        words = _words_inside(w, inst, ctx, rsrc, addresses, inside, form.size)
         data = take(w, source, form, lanes)
         low, high = _span(addresses, form.size)
         act = lambda: _write_words(w, addresses, words, data, inst.text)  # noqa: E731
@@ -208,7 +236,7 @@ def to_lds(inst: Instruction, ctx: Context, size: int, place: Place, rsrc: Opera
     def step(w: Wave) -> None:
         lanes: Lanes = np.flatnonzero(w.mask)
         addresses, inside = place(w, lanes)
-        words = _words_inside(w, inst, rsrc, addresses, inside, size)
+        words = _words_inside(w, inst, ctx, rsrc, addresses, inside, size)
         start = (int(w.s[M0]) & (0x3FFFF if ctx.arch == "gfx950" else 0xFFFF)) + offset
         targets: Lanes = lanes * size + start
         low, high = _span(addresses, size)
@@ -229,21 +257,24 @@ def _global(inst: Instruction, ctx: Context) -> Step:
     what = inst.mnemonic.partition("_")[2]
     words = list(inst.operands)
     if what.startswith("load_lds_"):
-        place = _global_place(inst, ctx.operand(words[0]), words[1], ctx)
-        return to_lds(inst, ctx, FORMS[what.removeprefix("load_lds_")].size, place, None)
+        size = FORMS[what.removeprefix("load_lds_")].size
+        return to_lds(inst, ctx, size, _global_place(inst, ctx.operand(words[0]), words[1], size, ctx), None)
     if what.startswith("load_"):
-        place = _global_place(inst, ctx.operand(words[1]), words[2], ctx)
-        return load(inst, ctx, ctx.operand(words[0]), FORMS[what.removeprefix("load_")], place, None)
+        form = FORMS[what.removeprefix("load_")]
+        place = _global_place(inst, ctx.operand(words[1]), words[2], form.size, ctx)
+        return load(inst, ctx, ctx.operand(words[0]), form, place, None)
     if what.startswith("store_"):
-        place = _global_place(inst, ctx.operand(words[0]), words[2], ctx)
-        return store(inst, ctx, ctx.operand(words[1]), FORMS[what.removeprefix("store_")], place, None)
+        form = FORMS[what.removeprefix("store_")]
+        place = _global_place(inst, ctx.operand(words[0]), words[2], form.size, ctx)
+        return store(inst, ctx, ctx.operand(words[1]), form, place, None)
     if what.startswith("atomic_"):
         returns = _returns(inst)
         if returns != (len(words) == 4):
             raise IsaError("an atomic that returns without saying so")
         target = ctx.operand(words.pop(0)) if returns else None
-        place = _global_place(inst, ctx.operand(words[0]), words[2], ctx)
-        return change(inst, atomic(what.removeprefix("atomic_")), target, ctx.operand(words[1]), place)
+        name = atomic(what.removeprefix("atomic_"))
+        place = _global_place(inst, ctx.operand(words[0]), words[2], name.size, ctx)
+        return change(inst, name, target, ctx.operand(words[1]), place)
     raise IsaError("an access that is not known")
 
 
@@ -251,7 +282,7 @@ def _returns(inst: Instruction) -> bool:
     return any(word in inst.modifiers for word in ("sc0", "glc")) or "ATOMIC_RETURN" in inst.modifiers.get("th", "")
 
 
-def _buffer(inst: Instruction, ctx: Context) -> Step:
+def _buffer_access(inst: Instruction, ctx: Context) -> Step:
     what = inst.mnemonic.partition("_")[2]
     words = list(inst.operands)
     if "lds" in inst.modifiers or what.startswith("load_lds_"):
@@ -289,7 +320,7 @@ _NAMES = (
 )
 for _name in _NAMES:
     MAKERS[f"global_{_name}"] = _global
-    MAKERS[f"buffer_{_name}"] = _buffer
+    MAKERS[f"buffer_{_name}"] = _buffer_access
 
 
 @instruction(
@@ -314,14 +345,16 @@ def caches(inst: Instruction, ctx: Context) -> Step:
 # --- generic addresses and private memory -----------------------------------------------------------------------------
 
 
-def _scratch_offsets(inst: Instruction, vaddr: str, saddr: str, ctx: Context) -> Callable[[Wave, Lanes], Lanes]:
-    offset = inst.number("offset")
+def _scratch_offsets(
+    inst: Instruction, vaddr: str, saddr: str, size: int, ctx: Context
+) -> Callable[[Wave, Lanes], Lanes]:
+    offset, scale = inst.number("offset"), size if "scale_offset" in inst.modifiers else 1
     vector = None if vaddr == "off" else reader(ctx.operand(vaddr), "u32")
     scalar = None if saddr == "off" else read_scalar(ctx.operand(saddr))
 
     def offsets(w: Wave, lanes: Lanes) -> Lanes:
-        base = offset + (0 if scalar is None else scalar(w))
-        return np.full(len(lanes), base, np.int64) + (0 if vector is None else vector(w)[lanes].astype(np.int64))
+        base = np.full(len(lanes), offset + (0 if scalar is None else scalar(w)), np.int64)
+        return base if vector is None else base + vector(w)[lanes].astype(np.int64) * scale
 
     return offsets
 
@@ -335,7 +368,7 @@ def _scratch(inst: Instruction, ctx: Context) -> Step:
     else:
         vaddr, register, saddr = inst.operands
     operand = ctx.operand(register)
-    offsets = _scratch_offsets(inst, vaddr, saddr, ctx)
+    offsets = _scratch_offsets(inst, vaddr, saddr, form.size, ctx)
     registers = tuple(range(operand.index, operand.index + max(1, form.size // 4)))
 
     def step(w: Wave) -> None:
@@ -364,6 +397,8 @@ def _flat(inst: Instruction, ctx: Context) -> Step:
     reads = what.startswith("load_")
     if not reads and not what.startswith("store_"):
         raise IsaError("an atomic on a generic address")
+    if "scale_offset" in inst.modifiers:
+        raise IsaError("an address that is scaled")
     form = FORMS[what.partition("_")[2]]
     address, register = (inst.operands[1], inst.operands[0]) if reads else (inst.operands[0], inst.operands[1])
     operand = ctx.operand(register)
