@@ -13,6 +13,8 @@ import torch
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl.cpu.code.routines import ROUTINES
+from flydsl.debug.routines import made
 from flydsl.debug.session import Launch, Session, interpret
 from flydsl.errors import DSLCompileError, KernelCheckError, KernelDeadlockError, LaunchError
 from flydsl.kernels.rows import rms_norm
@@ -392,3 +394,47 @@ def test_buffers_are_no_addresses(monkeypatch: pytest.MonkeyPatch):
     x, y = np.arange(8, dtype="f4"), np.zeros(8, "f4")
     run(x, y)
     np.testing.assert_array_equal(y, x + 1)
+
+
+@flyc.kernel
+def reduce_kernel(x: fx.Tensor, row: fx.Tensor, tiles: fx.Tensor, op: fx.Constexpr[str]):
+    width = 32
+    t = fx.thread_idx.x
+    mine = fx.SharedAllocator().allocate(fx.Array[x.dtype, width, 128]).peek()
+    mine[t] = x[fx.block_idx.x, t]
+    fx.barrier()
+    if t == 0:
+        fx.nvgpu.fence_proxy_async()
+        fx.nvgpu.bulk_reduce(mine, fx.get_iter(row), op)
+        tiles.store(fx.make_view(mine.ptr, fx.make_layout((4, width // 4), (width // 4, 1))), (0, 0))
+        fx.nvgpu.tma_commit()
+        fx.nvgpu.tma_wait(0)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_reductions_into_memory(dtype: torch.dtype, emulate: Callable[[str], None], rng: np.random.Generator):
+    emulate("sm_90a")
+    ops = ("add",) if dtype is torch.float32 else ("add", "min", "max")
+
+    @flyc.jit
+    def run(x: fx.Tensor, row: fx.Tensor, tiles: fx.Tensor, op: fx.Constexpr[str]):
+        atom = fx.nvgpu.make_tma_atom(fx.nvgpu.TMAReduce(op), tiles, None, (4, 8))
+        reduce_kernel(x, row, atom, op).launch(grid=3, block=32)
+
+    def places(x: Any, out: Any) -> None:
+        """Aligned as the copy engine asks, and of the type."""
+        given = torch.from_numpy(x).to(dtype)
+        for i, op in enumerate(ops):
+            whole = torch.zeros(2, 64, dtype=dtype)
+            row, tiles = whole[0, :32], whole[1, :32].view(4, 8)
+            row[:], tiles[:] = 3, -2
+            run(given, row, tiles, op)
+            out[i] = torch.cat([row, tiles.reshape(-1)]).to(torch.float64).numpy()
+
+    x = rng.integers(-50, 50, (3, 32)).astype(np.float64)
+    both(places, x, np.full((len(ops), 64), -999.0))
+
+
+@pytest.mark.parametrize("name", sorted(ROUTINES))
+def test_every_routine_of_the_cpu_stack_is_read(name: str):
+    assert callable(made(name))

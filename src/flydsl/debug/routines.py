@@ -10,17 +10,20 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from ..cpu.code import bf16_atomics
 from ..cpu.code.routines import entry_of
 from ..errors import DSLCompileError
 from . import atomics, operations
-from .kinds import Kind, kind
+from .kinds import Kind, from_int, kind, to_bfloat, to_int
 from .memory import Memory
 from .source import Source
 
 _DEFINE = re.compile(r"define (?:internal )?(?P<result>.+?) @(?P<name>[\w.]+)\((?P<params>.*?)\) ")
 _TYPE = r"(?:<[^>]*>|\{[^}]*\}|\[[^\]]*\]|[\w]+)"
 _CALL = re.compile(rf"call (?P<type>{_TYPE}) @(?P<name>[\w.]+)\((?P<args>.*)\)")
-_BINARY = re.compile(rf"(?P<word>\w+) (?P<type>{_TYPE}) (?P<a>[^,]+), (?P<b>.+)")
+_BINARY = re.compile(rf"(?P<word>\w+)(?: nuw| nsw| exact| disjoint)* (?P<type>{_TYPE}) (?P<a>[^,]+), (?P<b>.+)")
 _CAST = re.compile(rf"(?P<word>\w+) (?P<from>{_TYPE}) (?P<a>\S+) to (?P<to>{_TYPE})")
 _LOAD = re.compile(rf"load (?:atomic )?(?P<type>{_TYPE}), ptr (?P<at>[%\w.]+).*")
 _STORE = re.compile(rf"store (?P<type>{_TYPE}) (?P<x>[^,]+), ptr (?P<at>[%\w.]+).*")
@@ -109,7 +112,7 @@ class RoutineWriter(Source):
                 self.line(f"{self.local(name)} = {made}")
 
     def _returned(self, line: str) -> str:
-        _, type_, value = line.split(" ", 2)
+        type_, value = line.removeprefix("ret ").rsplit(" ", 1)
         return self.operand(value, kind(type_))
 
     def _store(self, line: str) -> None:
@@ -176,7 +179,35 @@ class RoutineWriter(Source):
         raise DSLCompileError(f"the interpreter does not know '{word}', which a routine uses")
 
 
-_made: dict[str, Callable[[Memory], Callable[..., Any]]] = {}
+def _of_bfloats(word: str) -> Callable[[Memory], Callable[..., Any]]:
+    """An atomic update of a bfloat16 by its bits. One thread runs at a time here: what compares and swaps on the cpu
+    stack is a load and a store."""
+    bits, value, operation = kind("i16"), kind("bfloat"), atomics.update(word, kind("float"))
+
+    def make(m: Memory) -> Callable[..., Any]:
+        load, store = m.loader(bits), m.storer(bits)
+
+        def routine(at: int, by: int) -> Any:
+            old = load(at)
+            made = operation(from_int(value, int(old)), from_int(value, by))
+            store(bf16_atomics.NAN if np.isnan(made) else to_int(value, to_bfloat(made)), at)
+            return old
+
+        return routine
+
+    return make
+
+
+_made: dict[str, Callable[[Memory], Callable[..., Any]]] = {
+    bf16_atomics.name_of(word): _of_bfloats(word) for word in bf16_atomics.WORDS
+}
+
+
+def made(name: str) -> Callable[[Memory], Callable[..., Any]]:
+    """What makes a routine on a memory."""
+    if name not in _made:
+        _made[name] = RoutineWriter(entry_of(name).write(False).text()).write(_Forward(name))
+    return _made[name]
 
 
 class Routines:
@@ -190,9 +221,7 @@ class Routines:
         """Run a routine: the block's state and the thread come first."""
         found = self._known.get(name)
         if found is None:
-            if name not in _made:
-                _made[name] = RoutineWriter(entry_of(name).write(False).text()).write(_Forward(name))
-            found = self._known[name] = _made[name](self._memory)
+            found = self._known[name] = made(name)(self._memory)
         _current.append(self)
         try:
             return found(*args)

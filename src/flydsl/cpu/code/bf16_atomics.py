@@ -12,7 +12,8 @@ from collections.abc import Callable
 from ...llvm.text.routine import Routine, Value
 
 WORDS = ("fadd", "fsub", "fmax", "fmin")
-_NAN = 0x7FFF
+NAN = 0x7FFF
+"""The bits that a result has which is no number."""
 
 
 PAIR = "<2 x i16>"
@@ -77,7 +78,7 @@ def _rounded(r: Routine, x: Value) -> Value:
     bits = r.assign("i32", f"bitcast float {x.name} to i32")
     near = (bits + ((bits >> 16) & 1) + 0x7FFF) >> 16
     nan = r.assign("i1", f"fcmp uno float {x.name}, {x.name}")
-    return r.choose(nan, r.number(_NAN, "i32"), near).to("i16")
+    return r.choose(nan, r.number(NAN, "i32"), near).to("i16")
 
 
 def update(r: Routine, word: str, at: Value, value: Value) -> None:
