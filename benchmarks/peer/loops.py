@@ -41,8 +41,8 @@ MFMA, BYTES = Form("mfma", 16), Form("mfma", 32, part=8)
 MFMA_LONG = Form("mfma", 32, part=8, direct="buffer")
 SCALED, BYTES_LONG = Form("mfma_scale", 128, part=32, direct="buffer"), Form("mfma", 64, part=16, direct="buffer")
 WMMA_1 = Form("wmma", 16, 32, part=16, doubled=True, wait="lgkm", store=1)
-WMMA_2 = Form("wmma", 16, 32, part=8, wait="ds", store=4)
-WMMA_3, ASYNC = WMMA_2._replace(atom_k=32, direct="tensor"), Tile(128, 128, 64, 2, 4, 4)
+WMMA_2 = Form("wmma", 16, 32, part=8, wait="ds", store=4, paired=True)
+WMMA_3, ASYNC = WMMA_2._replace(atom_k=32, direct="tensor", paired=False), Tile(128, 128, 64, 2, 4, 4)
 
 CASES = {
     "f16": Case("gfx942", "float16", PLAIN, MFMA),

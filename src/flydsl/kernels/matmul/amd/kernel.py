@@ -30,8 +30,8 @@ UNIT_BYTES = 16
 """What a lane loads at once."""
 GROUP_BYTES = 64
 """Bytes of K in what a wave of 64 loads at once of preshuffled weights: 16 rows, four lanes for each."""
-CLASSES = {"vmem": 0x20, "dsrd": 0x100, "dswr": 0x200, "dma": 0x10}
-"""Masks of the scheduler: loads into registers, reads and writes of shared memory, copies into it."""
+CLASSES = {"valu": 0x2, "vmem": 0x20, "dsrd": 0x100, "dswr": 0x200, "dma": 0x10}
+"""Masks of the scheduler: vector instructions, loads into registers, reads and writes of shared memory, its copies."""
 UNIT_SCALE = 0x7F7F7F7F
 """Four E8M0 ones."""
 FAR_BYTES = 0x7FFFFFF0
@@ -98,6 +98,8 @@ class Form(NamedTuple):
     """Rows of A belong to groups, each with a matrix of its own for W; their ends come before all else there is."""
     sliced: bool = False
     """K is cut, and C has the sums of each slice behind those of the one before."""
+    paired: bool = False
+    """Two additions of different registers are begun at once."""
     blocked: bool = False
     """Blocks of K have factors: (blocks of K, blocks of rows) for W, with groups in front, and (rows, blocks of K) for
     A. They come before all else there is, behind the ends of groups."""
@@ -217,6 +219,16 @@ def amd_kernel(
         sums[half].fill(0)
 
     per_wave_m, per_wave_n = half_m // 16 // tile.waves_m, tile.n // 16 // tile.waves_n
+    paired = form.blocked and form.paired and per_wave_m % 2 == 0
+    # What is added at once lies in one vector, see `turns`.
+    many = fx.make_layout(512 // lanes, 1)
+    pairs = [[[fx.make_rmem_tensor(many, fx.Float32) for _ in range(per_wave_m // 2)] for _ in range(per_wave_n)]
+             for _ in range(2)]  # fmt: skip
+    if fx.const_expr(paired):
+        for half in fx.range_constexpr(2):
+            for i in fx.range_constexpr(per_wave_n):
+                for total in pairs[half][i]:
+                    total.fill(0)
     # A lane reads a unit at once. Where both halves of a wave hold the same, each reads all of it.
     wide = units if form.doubled else units * 16 // lanes
 
@@ -398,12 +410,18 @@ def amd_kernel(
     def add_products(part: Any, half: int, which: int) -> None:
         for i in fx.range_constexpr(per_wave_n):
             of_column = of_columns[which][16 * tile.waves_n * i // BLOCK][0]
-            for j in fx.range_constexpr(per_wave_m):
+            for j in fx.range_constexpr(0, per_wave_m, 2 if paired else 1):
                 factor = of_rows[which][half * per_wave_m + j][0] * of_column
-                total, more = sums[half][None, i, j], part[None, i, j].load()
-                if fx.const_expr(not more.dtype.is_float):
-                    more = more.to(fx.Float32)
-                total.store(fx.fma(more, fx.Vector.filled(more.numel, factor, fx.Float32), total.load()))
+                more = in_f32(part[None, i, j].load())
+                if fx.const_expr(paired):
+                    other = of_rows[which][half * per_wave_m + j + 1][0] * of_column
+                    more = turns(more, in_f32(part[None, i, j + 1].load()))
+                    total = pairs[half][i][j // 2]
+                    factors = fx.Vector.from_elements([factor, other] * (more.numel // 2))
+                else:
+                    total = sums[half][None, i, j]
+                    factors = fx.Vector.filled(more.numel, factor, fx.Float32)
+                total.store(fx.fma(more, factors, total.load()))
 
     def multiply(half: int, which: int) -> None:
         if fx.const_expr(in_words and half == 0):
@@ -422,6 +440,10 @@ def amd_kernel(
             add_products(total, half, which)
 
     products = per_wave_m * per_wave_n * (depth // form.atom_k)
+    # Sums of their own are added up behind all products of a half: what reads a product's result right behind it waits,
+    # on gfx1250 with an instruction for each cycle. Short rows of large tiles leave no registers for that.
+    behind_all = form.blocked and (per_wave_m * per_wave_n <= 8 or tile.row_bytes >= 128)
+    adds = per_wave_m * per_wave_n * (256 // lanes) if behind_all else 0
     reads, reads_w = per_wave_m * wide, per_wave_n * wide
     moved = (tile.m + high) * units // threads
     if fx.const_expr(form.direct == "tensor"):
@@ -440,7 +462,7 @@ def amd_kernel(
         load_tile(along(number + 2) * depth, 0)
         multiply(0, which)
         first = merged(["dsrd"] * reads, ["vmem"] * reads_w) if form.shuffled else ["dsrd"] * reads
-        interleave(products, first + ["dswr", "vmem"] * moved)
+        interleave(products, first + ["dswr", "vmem"] * moved, adds)
         rocdl.sched_barrier(0)
         meet(form.wait)
         rocdl.sched_barrier(0)
@@ -448,7 +470,7 @@ def amd_kernel(
         if fx.const_expr(not form.shuffled):
             read_weights(after, 1 - which)
         multiply(1, which)
-        interleave(products, ["dsrd"] * (reads if form.shuffled else reads + reads_w))
+        interleave(products, ["dsrd"] * (reads if form.shuffled else reads + reads_w), adds)
         rocdl.sched_barrier(0)
 
     def step_direct(number: Any, stage: int) -> None:
@@ -462,7 +484,7 @@ def amd_kernel(
         if fx.const_expr(form.blocked):
             load_factors(along(number + 1), 1 - which)
         multiply(0, which)
-        interleave(products, merged(["dsrd"] * reads, ["vmem"] * reads_w) if form.shuffled else ["dsrd"] * reads)
+        interleave(products, merged(["dsrd"] * reads, ["vmem"] * reads_w) if form.shuffled else ["dsrd"] * reads, adds)
         rocdl.sched_barrier(0)
         # This wave has read all of tile t, and its part of tile t+1 is there: only what came later is under way.
         # Factors do not count, since neighbouring ones may be one load: the wait is for a copy more for each of them.
@@ -475,7 +497,7 @@ def amd_kernel(
             read_weights(after, 1 - which)
         copy_tile(along(number + stages) * depth, stage)
         multiply(1, which)
-        interleave(products, ["dsrd"] * (reads if form.shuffled else reads + reads_w) + ["dma"] * moved)
+        interleave(products, ["dsrd"] * (reads if form.shuffled else reads + reads_w) + ["dma"] * moved, adds)
         rocdl.sched_barrier(0)
 
     if fx.const_expr(form.mx != ""):
@@ -548,7 +570,10 @@ def amd_kernel(
                 for j in fx.range_constexpr(per_wave_m):
                     at_m = first_m + (16 * tile.waves_m * j + half * half_m)
                     at = inside.select(at_m * step_c + at_n, beyond)
-                    total = sums[half][None, i, j].load()
+                    if fx.const_expr(paired):
+                        total = its_own(pairs[half][i][j // 2].load(), j % 2)
+                    else:
+                        total = sums[half][None, i, j].load()
                     found = [total[v + e] for e in range(form.store)]
                     if fx.const_expr(form.extras != () or form.activation != "none" or c.dtype.width == 8):
                         from flydsl.kernels.matmul.amd.epilogue import finished
@@ -636,14 +661,32 @@ def uniform(value: Any) -> Any:
     return fx.Int32(fx.rocdl.readfirstlane(fx.Int32.ir_type, value))
 
 
+def in_f32(vector: Any) -> Any:
+    return vector if vector.dtype.is_float else vector.to(fx.Float32)
+
+
+def turns(one: Any, other: Any) -> Any:
+    """Elements of two vectors by turns, the other's from its second one on. Two neighbours then lie in registers of
+    different banks, so that operations on them can be begun at once if they share no operand."""
+    count = one.numel
+    return fx.Vector.from_elements([x[(e + at) % count] for e in range(count) for at, x in enumerate((one, other))])
+
+
+def its_own(vector: Any, which: int) -> Any:
+    """One of the two vectors of `turns`."""
+    count = vector.numel // 2
+    return fx.Vector.from_elements([vector[(e - which) % count * 2 + which] for e in range(count)])
+
+
 def merged(one: list[str], other: list[str]) -> list[str]:
     """Both lists, each evenly spread over the result."""
     places = [((i + 0.5) / len(items), kind) for items in (one, other) for i, kind in enumerate(items)]
     return [kind for _, kind in sorted(places)]
 
 
-def interleave(products: int, memory: list[str]) -> None:
-    """Ask the scheduler for this order of memory instructions, evenly spread over so many matrix instructions."""
+def interleave(products: int, memory: list[str], vector: int = 0) -> None:
+    """Ask the scheduler for this order of memory instructions, evenly spread over so many matrix instructions, and for
+    at most so many vector instructions behind them."""
     rocdl = fx.rocdl
     done = 0
     for i, kind in enumerate(memory):
@@ -652,6 +695,8 @@ def interleave(products: int, memory: list[str]) -> None:
         if until > done:
             rocdl.sched_mfma(until - done)
         done = until
+    if vector:
+        rocdl.sched_group_barrier(CLASSES["valu"], vector, 0)
 
 
 def matrix_product(dtype: Any, tile: Tile, form: Form) -> fx.TiledMma:

@@ -87,13 +87,13 @@ def _mfma(target: GPUTarget, dtype: str) -> Form | None:
 def _wmma_v1(target: GPUTarget, dtype: str) -> Form | None:
     if dtype not in ("float16", "bfloat16", "int8"):
         return None
-    return Form("wmma", 16, 32, part=16, doubled=True, wait="lgkm", store=1)
+    return Form("wmma", 16, 32, part=16, doubled=True, wait="lgkm", store=1, paired=True)
 
 
 def _wmma_v2(target: GPUTarget, dtype: str) -> Form | None:
     if dtype not in ("float16", "bfloat16", "int8", *OCP):
         return None
-    return Form("wmma", 16, 32, part=8, wait="ds", store=8)
+    return Form("wmma", 16, 32, part=8, wait="ds", store=8, paired=True)
 
 
 def _wmma_v3(target: GPUTarget, dtype: str) -> Form | None:
