@@ -204,6 +204,8 @@ def main() -> int:
     parser.add_argument("--tiles", action="store_true", help="every tile that the entry point may take")
     parser.add_argument("--attention", action="store_true", help="attentions instead of matrix products")
     arguments: Any = parser.parse_args()
+    if arguments.attention and (arguments.peer or arguments.peer_python):
+        parser.error("FlyDSL's package has no attention: leave --peer out, or --attention")
     arguments.warm_up, arguments.processor_time = "warm_up", False
     subject = peer(arguments) if arguments.peer else None
     rows: list[list[str]] = []
