@@ -65,7 +65,7 @@ def test_transpose(arch: str, emulate):
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1201"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rows(dtype, arch: str, emulate):
-    eps = 1e-5
+    eps = 0.7
     x, weight, bias = torch.randn(4, 100).to(dtype), torch.randn(100).to(dtype), torch.randn(100).to(dtype)
     out = torch.empty_like(x)
     compiles(softmax, x, out)

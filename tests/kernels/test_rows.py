@@ -13,7 +13,8 @@ from flydsl.kernels.rows import layer_norm, rms_norm, softmax
 from flydsl.llvm import tools
 from flydsl.llvm.objects import ptx
 
-EPS = 1e-5
+EPS = 0.7
+"""Large beside the squares, so that it shows."""
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 

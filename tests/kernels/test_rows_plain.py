@@ -19,6 +19,8 @@ F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 SHAPES = ((F32, 5, 64), (BF16, 3, 257), (F16, 37, 33), (BF16, 1, 1), (F32, 2, 33333))
 """Whole units and edges; rows that share blocks; single elements; more than registers hold."""
 CHECKED = ((BF16, 3, 257),)
+EPS = 0.7
+"""Large beside the squares, so that it shows."""
 
 
 @pytest.fixture(params=["plain", "checked"])
@@ -74,11 +76,11 @@ def test_norms(shapes, device: str, rng: np.random.Generator):
         w, b = (values(rng, other, n).to(device) for _ in range(2))
         for centred in (False, True):
             name = "layer_norm" if centred else "rms_norm"
-            made = norm(name, x, w, b if centred else None, 1e-5, residual, None, centred, True, None)
+            made = norm(name, x, w, b if centred else None, EPS, residual, None, centred, True, None)
             assert_close(made.summed.cpu(), x.cpu().double() + residual.cpu().double(), what="x + residual")
             start, weight, bias = leaf(made.summed), leaf(w), leaf(b)
             want = (
-                F.layer_norm(start, (n,), weight, bias, 1e-5) if centred else F.rms_norm(start, (n,), weight, 1e-5)
+                F.layer_norm(start, (n,), weight, bias, EPS) if centred else F.rms_norm(start, (n,), weight, EPS)
             )  # fmt: skip
             what = f"{name} {dtype} {m} x {n}"
             assert_close(made.out.cpu(), want.detach(), terms=8, rtol=1e-5, what=what)
@@ -96,8 +98,8 @@ def test_norms(shapes, device: str, rng: np.random.Generator):
 def test_without_weights(device: str, rng: np.random.Generator):
     x, d = (values(rng, F32, 3, 40).to(device) for _ in range(2))
     start = leaf(x)
-    want = F.layer_norm(start, (40,))
-    made = norm("layer_norm", x, None, None, 1e-5, None, None, True, True, None)
+    want = F.layer_norm(start, (40,), eps=EPS)
+    made = norm("layer_norm", x, None, None, EPS, None, None, True, True, None)
     assert_close(made.out.cpu(), want.detach(), terms=8, rtol=1e-5)
     got = kernels.layer_norm_backward(d, x, None, made.mean, made.scale, bias=False)
     assert got.weight is None and got.bias is None
@@ -249,8 +251,8 @@ def test_quantize(shapes, device: str, rng: np.random.Generator):
             q, _ = kernels.quantize(x.to(device), kind, scale=torch.full((1,), 1e-3, device=device))
             near(q, torch.tensor(1e-3).double(), x.double().clamp(-largest * 1e-3, largest * 1e-3))
             w = values(rng, dtype, n)
-            q, scales = kernels.rms_norm_quantized(x.to(device), w.to(device), kind)
-            near(q, scales.cpu().double()[:, None], F.rms_norm(x.double(), (n,), w.double(), 1e-6))
+            q, scales = kernels.rms_norm_quantized(x.to(device), w.to(device), kind, eps=EPS)
+            near(q, scales.cpu().double()[:, None], F.rms_norm(x.double(), (n,), w.double(), EPS))
     x = values(rng, F32, 2, 3, 256)
     q, scales = kernels.quantize(x.to(device), "int8", scale="block")
     assert scales.shape == (2, 3, 2) and q.shape == x.shape
@@ -268,8 +270,8 @@ def test_group_norm(shape: tuple[int, ...], device: str, rng: np.random.Generato
     x, d = (values(rng, dtype, *shape).to(device) for _ in range(2))
     w, b = (values(rng, dtype, shape[1]).to(device) for _ in range(2))
     start, weight, bias = leaf(x), leaf(w), leaf(b)
-    want = F.group_norm(start, 2, weight, bias, 1e-5)
-    made = kernels.group_norm_forward(x, 2, w, b)
+    want = F.group_norm(start, 2, weight, bias, EPS)
+    made = kernels.group_norm_forward(x, 2, w, b, eps=EPS)
     assert_close(made.out.cpu(), want.detach(), terms=8, rtol=1e-5, what="group norm")
     got = kernels.group_norm_backward(d, x, 2, w, made.mean, made.scale)
     count = x.numel() // shape[1]
@@ -279,7 +281,7 @@ def test_group_norm(shape: tuple[int, ...], device: str, rng: np.random.Generato
     if shape == (3, 6, 4, 4):
         last = x.to(memory_format=torch.channels_last)
         out = torch.zeros_like(last)
-        assert kernels.group_norm(last, 2, w, b, out=out) is out
+        assert kernels.group_norm(last, 2, w, b, eps=EPS, out=out) is out
         assert_close(out.cpu(), want.detach(), terms=8, rtol=1e-5)
 
 

@@ -104,9 +104,17 @@ def test_recorded_for_hooks_and_checkpoints():
 OPS: dict[str, tuple[Callable[..., Any], Callable[..., Any], int]] = {
     "softmax": (lambda x: ft.softmax(x), lambda x: torch.softmax(x, -1), 1),
     "log_softmax": (lambda x: ft.log_softmax(x), lambda x: torch.log_softmax(x, -1), 1),
-    "rms_norm": (ft.rms_norm, lambda x, w: torch.nn.functional.rms_norm(x, w.shape, w, 1e-6), 2),
+    "rms_norm": (
+        lambda x, w: ft.rms_norm(x, w, 0.5),
+        lambda x, w: torch.nn.functional.rms_norm(x, w.shape, w, 0.5),
+        2,
+    ),
     "rms_norm of no weight": (ft.rms_norm, lambda x: torch.nn.functional.rms_norm(x, x.shape[-1:], None, 1e-6), 1),
-    "layer_norm": (ft.layer_norm, lambda x, w, b: torch.nn.functional.layer_norm(x, w.shape, w, b), 3),
+    "layer_norm": (
+        lambda x, w, b: ft.layer_norm(x, w, b, 0.5),
+        lambda x, w, b: torch.nn.functional.layer_norm(x, w.shape, w, b, 0.5),
+        3,
+    ),
     "layer_norm of no bias": (ft.layer_norm, lambda x, w: torch.nn.functional.layer_norm(x, w.shape, w), 2),
     "gated": (lambda x: ft.silu_mul(x, x + 1), lambda x: torch.nn.functional.silu(x) * (x + 1), 1),
 }

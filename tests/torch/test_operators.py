@@ -184,9 +184,9 @@ def test_vmap_and_autocast():
 def test_modules_take_the_states_of_torch():
     x = torch.randn(4, 6, requires_grad=True)
     for ours, theirs in (
-        (ft.LayerNorm(6), torch.nn.LayerNorm(6)),
+        (ft.LayerNorm(6, eps=0.5), torch.nn.LayerNorm(6, eps=0.5)),
         (ft.LayerNorm(6, bias=False), torch.nn.LayerNorm(6, bias=False)),
-        (ft.RMSNorm(6, eps=1e-6), torch.nn.RMSNorm(6, eps=1e-6)),
+        (ft.RMSNorm(6, eps=0.5), torch.nn.RMSNorm(6, eps=0.5)),
         (ft.RMSNorm(6, eps=1e-6, elementwise_affine=False), torch.nn.RMSNorm(6, eps=1e-6, elementwise_affine=False)),
     ):
         for p in theirs.parameters():
@@ -196,11 +196,11 @@ def test_modules_take_the_states_of_torch():
         normed, summed = ours(x, x)
         torch.testing.assert_close(normed, theirs(x + x), atol=1e-5, rtol=1e-5)
         assert torch.equal(summed, x + x)
-    mine, theirs = ft.GroupNorm(2, 4), torch.nn.GroupNorm(2, 4)
+    mine, theirs = ft.GroupNorm(2, 4, eps=0.5), torch.nn.GroupNorm(2, 4, eps=0.5)
     mine.load_state_dict(theirs.state_dict())
     image = torch.randn(2, 4, 5)
     torch.testing.assert_close(mine(image), theirs(image), atol=1e-5, rtol=1e-5)
-    assert "2, 4, eps=1e-05" in repr(mine)
+    assert "2, 4, eps=0.5" in repr(mine) and ft.GroupNorm(2, 4).eps == torch.nn.GroupNorm(2, 4).eps
     assert "6, eps=1e-05" in repr(ft.LayerNorm(6)) and "6, eps=1e-06" in repr(ft.RMSNorm(6))
     table = ft.Embedding(5, 6, padding_idx=2)
     assert not table.weight[2].any()
