@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flydsl.llvm import codegen, tools
@@ -14,6 +14,7 @@ from flydsl.llvm.objects.code_object import (
     ET_DYN,
     SHT_DYNSYM,
     SHT_NOBITS,
+    SHT_SYMTAB,
     CodeObjectError,
     ElfFile,
     Symbol,
@@ -340,6 +341,43 @@ def test_changed_bytes_never_escape_as_other_errors(changes: list[tuple[float, i
             read(bytes(out))
         except (link.LinkError, CodeObjectError):
             continue
+
+
+FIELDS = ((4, "I"), (8, "Q"), (16, "Q"), (24, "Q"), (32, "Q"), (40, "I"), (44, "I"), (48, "Q"), (56, "Q"))
+"""Where the fields of a section's entry lie: type, flags, address, offset, size, link, info, alignment, entry size."""
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.integers(0, DAMAGED[60] - 1),
+    st.sampled_from(FIELDS),
+    st.sampled_from((0, 1, SHT_NOBITS, 1 << 31, 1 << 40, 1 << 62, (1 << 64) - 1)),
+    st.booleans(),
+)
+@example(0, (0, "I"), 0, True)
+def test_fields_of_any_size_never_escape_as_other_errors(index: int, field: tuple[int, str], value: int, far: bool):
+    """Sections and tables that no file or memory has room for."""
+    out = bytearray(DAMAGED)
+    at, form = field
+    place = struct.unpack_from("<Q", out, 40)[0] + 64 * index + at
+    struct.pack_into(f"<{form}", out, place, value & (1 << 8 * struct.calcsize(form)) - 1)
+    if far:
+        out[47] = 0x80  # the highest byte of where the table of sections is
+    for read in (amdgpu_link.link, read_code_object):
+        try:
+            read(bytes(out))
+        except (link.LinkError, CodeObjectError):
+            continue
+
+
+def test_names_without_content():
+    """A table of names in a section of 2^62 bytes that the file does not hold."""
+    file, out = ElfFile(DAMAGED), bytearray(DAMAGED)
+    names = file.sections[next(s for s in file.sections if s.type == SHT_SYMTAB).link]
+    at = struct.unpack_from("<Q", out, 40)[0] + 64 * names.index
+    struct.pack_into("<I", out, at + 4, SHT_NOBITS)
+    struct.pack_into("<Q", out, at + 32, 1 << 62)
+    assert "names of symbols lie in section .strtab, which has no content" in refused(bytes(out))
 
 
 def test_damaged_objects_never_escape_as_other_errors(globals_ir: str):

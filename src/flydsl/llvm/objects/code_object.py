@@ -28,7 +28,7 @@ _SYM = struct.Struct("<IBBHQQ")
 _RELA = struct.Struct("<QQq")
 
 
-DAMAGE = (struct.error, IndexError, UnicodeDecodeError)
+DAMAGE = (struct.error, IndexError, OverflowError, UnicodeDecodeError)
 """What reading tables of a damaged file raises."""
 
 
@@ -141,7 +141,10 @@ class ElfFile:
         table = next((s for s in self.sections if s.type == table_type), None)
         if table is None:
             return []
-        names = self.content(self.sections[table.link])
+        strings = self.sections[table.link]
+        if strings.type == SHT_NOBITS:
+            raise CodeObjectError(f"the names of symbols lie in section {strings.name}, which has no content")
+        names = self.content(strings)
         out: list[Symbol] = []
         for i, (name, info, other, shndx, value, size) in enumerate(_SYM.iter_unpack(self.content(table))):
             end = names.find(b"\0", name)
