@@ -194,7 +194,7 @@ def verify_module(module: ModuleRef, ir_text: str | None = None) -> None:
         raise DSLCompileError(_verify_message(str(error), ir_text or str(module))) from error
 
 
-def _quote(lines: Sequence[str], number: int, col: int | None = None) -> str:
+def quote(lines: Sequence[str], number: int, col: int | None = None) -> str:
     """Lines around line `number` (from 1), the line itself marked."""
     parts: list[str] = []
     for n in range(max(number - 2, 1), min(number + 1, len(lines)) + 1):
@@ -210,7 +210,7 @@ def _parse_message(text: str, ir_text: str) -> str:
     if match is None:
         return f"LLVM IR cannot be parsed: {text.strip()}"
     line, col, what = int(match[1]), int(match[2]), match[3]
-    return f"LLVM IR cannot be parsed: line {line}, column {col}: {what}\n{_quote(ir_text.split(chr(10)), line, col)}"
+    return f"LLVM IR cannot be parsed: line {line}, column {col}: {what}\n{quote(ir_text.split(chr(10)), line, col)}"
 
 
 def _verify_message(text: str, ir_text: str) -> str:
@@ -219,7 +219,7 @@ def _verify_message(text: str, ir_text: str) -> str:
     stripped = [line.strip() for line in lines]
     for wanted in (line.strip() for line in text.splitlines()[1:]):
         if wanted and wanted in stripped:
-            return f"{head}\n{_quote(lines, stripped.index(wanted) + 1)}"
+            return f"{head}\n{quote(lines, stripped.index(wanted) + 1)}"
     return head
 
 

@@ -115,12 +115,13 @@ class RocmBackend(BuiltinBackend):
         return abi_amdgpu.device_module(module, binding.data_layout(abi_amdgpu.TRIPLE, self.target.arch))
 
     def make_device_code(self, llvm_ir: str, *, options: Options, compiler: Compiler | None = None) -> DeviceBinary:
-        from flydsl.llvm import codegen
+        from flydsl.llvm import absent, codegen
         from flydsl.llvm.objects import code_object, link
 
         if compiler is None:
             _device_code.refuse_llvm_options("rocm", options)
         target = codegen.DeviceTarget.amdgpu(self.target.arch, self._llvm_features())
+        absent.refuse_absent(llvm_ir, self.target)
         code = (compiler or codegen.compile_device)(llvm_ir, target, options.opt_level)
         start = time.perf_counter()
         hsaco, linker = link.link_hsaco(code.object, linker=config.compile.linker)

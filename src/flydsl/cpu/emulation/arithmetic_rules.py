@@ -60,13 +60,12 @@ def _rsq(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) 
 
 
 def _clamped(rule: Rule) -> Rule:
-    """A result that is infinite becomes the largest number."""
+    """A result that is infinite, or no number, becomes the largest number: chips do it by a minimum and a maximum."""
 
     def clamped(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> SSAValue:
         made = cast(SSAValue, rule(r, args, type_))
         top = r.b.const(_LARGEST[str(made.type)], made.type)
-        held = r.b.float_binary("minnumf", r.b.float_binary("maxnumf", made, r.b.negf(top)), top)
-        return r.b.select(r.b.cmpf("uno", made, made), made, held)
+        return r.b.float_binary("maxnumf", r.b.float_binary("minnumf", made, top), r.b.negf(top))
 
     return clamped
 
@@ -92,8 +91,11 @@ def _tanh(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None)
 
 
 def _fract(r: EmulatedInstructions, args: Sequence[Arg], type_: Attribute | None) -> SSAValue:
-    x = r.word(args[0], f32)
-    return r.b.float_binary("subf", x, r.expanded(math.FloorOp, (x,), (x.type,), x.type))
+    """What is above the whole number below; less than 1, also where the difference rounds to it."""
+    b, x = r.b, r.word(args[0], f32)
+    made = b.float_binary("subf", x, r.expanded(math.FloorOp, (x,), (x.type,), x.type))
+    below = b.const({"f16": 1 - 2.0**-11, "f32": 1 - 2.0**-24, "f64": 1 - 2.0**-53}[str(x.type)], x.type)
+    return b.select(b.cmpf("oeq", made, b.const(1.0, x.type)), below, made)
 
 
 def _frexp(part: int) -> Rule:
