@@ -14,8 +14,8 @@ import flydsl.expr as fx
 from .signatures import parts
 
 CLASSES: dict[str, Any] = {
-    "i8": fx.Int8, "i16": fx.Int16, "i32": fx.Int32, "i64": fx.Int64, "f16": fx.Float16, "bf16": fx.BFloat16,
-    "f32": fx.Float32, "f64": fx.Float64,
+    "i1": fx.Boolean, "i8": fx.Int8, "i16": fx.Int16, "i32": fx.Int32, "i64": fx.Int64, "f16": fx.Float16,
+    "bf16": fx.BFloat16, "f32": fx.Float32, "f64": fx.Float64,
 }  # fmt: skip
 
 
@@ -36,6 +36,8 @@ def value(type_: str, words: Sequence[Any]) -> Any:
     elem, count = shape(type_)
     cls = CLASSES[elem]
     if not count:
+        if cls.width == 1:
+            return words[0] < 0
         if cls.width < 32:
             narrow = fx.Int16(words[0]) if cls.width == 16 else fx.Int8(words[0])
             return narrow.bitcast(cls) if cls.is_float else narrow

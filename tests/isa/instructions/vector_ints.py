@@ -82,6 +82,23 @@ def _perm(a: Array, b: Array, select: Array) -> Array:
     return out
 
 
+def _gaps(a: Array, b: Array, total: Array, masked: bool) -> Array:
+    """The sum of the distances of bytes, and a word; `masked`: without those whose second byte is 0."""
+    out = np.asarray(total, U32)
+    for at in range(0, 32, 8):
+        x, y = (np.asarray(v, U32) >> U32(at) & U32(255) for v in (a, b))
+        gap = np.where(x > y, x - y, y - x)
+        out = out + (np.where(y == 0, U32(0), gap) if masked else gap)
+    return out
+
+
+def _means(a: Array, b: Array, up: Array) -> Array:
+    """The mean of each pair of bytes; the lowest bit of a third one says whether a half is rounded up."""
+    parts = [(np.asarray(v, U32)[..., None] >> (U32(8) * np.arange(4, dtype=U32))) & U32(255) for v in (a, b, up)]
+    mean = (parts[0] + parts[1] + (parts[2] & U32(1))) >> U32(1)
+    return (mean << (U32(8) * np.arange(4, dtype=U32))).sum(-1, dtype=U32)
+
+
 def _align(a: Array, b: Array, by: Array, unit: int) -> Array:
     both = _u64(a) << U64(32) | _u64(b)
     shift = (_u64(by) & U64(31 if unit == 1 else 3)) * U64(unit)
@@ -219,6 +236,16 @@ _ROWS: dict[str, Row] = {
     "v_sat_pk_u8_i16": ("u16", "u32", lambda x: _saturated_bytes(x)),
     "v_cvt_i32_i16": ("i32", "i16", lambda x: np.asarray(x, np.int32)),
     "v_cvt_u32_u16": ("u32", "u16", lambda x: np.asarray(x, U32)),
+    "v_sad_u8": ("u32", "u32 u32 u32", lambda a, b, c: _gaps(a, b, c, False)),
+    "v_msad_u8": ("u32", "u32 u32 u32", lambda a, b, c: _gaps(a, b, c, True)),
+    "v_lerp_u8": ("u32", "u32 u32 u32", _means),
+    "v_mul_hi_i32_i24": ("u32", "u32 u32", lambda a, b: (_sign24(a) * _sign24(b) >> 32).astype(U32)),
+    "v_cvt_off_f32_i4": ("f32", "u32", lambda x: (((np.asarray(x, np.int64) & 15) ^ 8) - 8).astype(np.float32) / 16),
+    **{
+        f"v_add_{word}_{kind}": (kind, f"{kind} {kind} {kind}", lambda a, b, c, take=take: take(a + b, c))
+        for word, take in (("max", np.maximum), ("min", np.minimum))
+        for kind in ("i32", "u32")
+    },
     "v_sad_u32": ("u32", "u32 u32 u32", lambda a, b, c: np.where(a > b, a - b, b - a) + c),
 }
 for _new, _old in {

@@ -224,6 +224,18 @@ def swap_rows(inst: Instruction, ctx: Context) -> Step:
     return step
 
 
+@instruction("v_permlane64_b32")
+def halves_swapped(inst: Instruction, ctx: Context) -> Step:
+    """A wave of 32 lanes has one half: nothing moves."""
+    d, a = ctx.operands(inst)
+    read, write = reader(a, "u32"), writer(d, "u32")
+
+    def step(w: Wave) -> None:
+        write(w, np.roll(read(w), w.lanes // 2) if w.lanes == 64 else read(w), w.mask)
+
+    return step
+
+
 @instruction("v_permlane16_b32", "v_permlanex16_b32")
 def permute_row(inst: Instruction, ctx: Context) -> Step:
     """Each lane takes the lane that four bits of two scalars name, of its row or of the other one."""

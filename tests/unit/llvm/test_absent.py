@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.instructions.signatures import NOT_IN_LLVM, ROWS, parts
+from tests.instructions.test_every_name import llvm_type
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -18,9 +20,6 @@ from flydsl.llvm import tools
 from flydsl.llvm.absent import refuse_absent
 from flydsl.target import GPUTarget
 from flydsl.target.architectures import ARCHITECTURES
-
-from ...instructions.signatures import NOT_IN_LLVM, ROWS, parts
-from ...instructions.test_every_name import llvm_type
 
 AMD = sorted(name for name, entry in ARCHITECTURES.items() if entry.backend == "rocm")
 
