@@ -90,10 +90,10 @@ def _user_registers(kernel: Kernel, w: Wave, arguments: int, raw: bytes) -> None
             values += [arguments & 0xFFFFFFFF, arguments >> 32]
         elif bit == 6:
             values.append(kernel.descriptor.scratch)
-        elif bit == 0:
-            values += [0xBAD0BAD0] * count  # a descriptor of private memory, which no code here may use
+        elif bit in (0, 5):
+            values += [0xBAD0BAD0] * count  # where private memory is, which no code here may use
         else:
-            raise IsaError(f"the kernel wants a dispatch, queue or scratch pointer (bit {bit})")
+            raise IsaError(f"the kernel wants a dispatch or queue pointer (bit {bit})")
     length, start = kernel.descriptor.preload & 0x7F, kernel.descriptor.preload >> 7
     padded = raw + b"\xa5" * 256
     values += struct.unpack_from(f"<{length}I", padded, 4 * start)
