@@ -24,6 +24,7 @@ class HipLibrary:
 
     def __init__(self, arch: str, seed: int):
         self.arch, self.seed = arch, seed
+        self.lds = 163840 if arch == "gfx950" else 327680 if arch == "gfx1250" else 65536
         self.memory = Memory()
         self.launches: list[tuple[str, tuple[int, int, int], tuple[int, int, int], int]] = []
         self.instructions = 0
@@ -98,12 +99,11 @@ class HipLibrary:
         raw = bytearray(1472)
         raw[: len(self.arch)] = self.arch.encode()
         wave = 64 if self.arch.startswith("gfx9") else 32
-        lds = 163840 if self.arch == "gfx950" else 327680 if self.arch == "gfx1250" else 65536
         words = {304: 65536, 308: wave, 320: 1024, 324: 1024, 328: 1024, 332: 1024, 336: 2**31 - 1, 340: 65535}
         words |= {344: 65535, 388: 8, 624: 2048, 588: 1}
         for offset, value in words.items():
             raw[offset : offset + 4] = value.to_bytes(4, "little")
-        for offset, value in {288: 1 << 34, 296: lds, 640: lds}.items():
+        for offset, value in {288: 1 << 34, 296: self.lds, 640: self.lds}.items():
             raw[offset : offset + 8] = value.to_bytes(8, "little")
         name = f"{self.arch}:sramecc+:xnack-" if self.arch.startswith("gfx9") else self.arch
         raw[1160 : 1160 + len(name)] = name.encode()
@@ -224,6 +224,8 @@ class HipLibrary:
         sizes = [arg.size for arg in kernel.info.args if not arg.hidden]
         given = [_read64(params + 8 * at) for at in range(len(sizes))]
         data = [ctypes.string_at(address, size) for address, size in zip(given, sizes, strict=True)]
+        if kernel.descriptor.lds + smem > self.lds:
+            raise IsaError(f"{kernel.descriptor.lds} and {smem} bytes of shared memory, the device has {self.lds}")
         self.launches.append((kernel.info.name, (gx, gy, gz), (bx, by, bz), smem))
         self.seed += 1
         self.instructions += run(kernel, self.memory, data, (gx, gy, gz), (bx, by, bz), smem, self.seed)

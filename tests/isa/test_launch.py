@@ -77,6 +77,18 @@ def test_too_little_shared_memory(gpu: Any):
         shared(np.zeros(192, "f4"), 764)
 
 
+@pytest.mark.parametrize(("arch", "size"), [("gfx942", 65536), ("gfx950", 163840), ("gfx1250", 327680)])
+def test_most_shared_memory(arch: str, size: int, gpu: Any, rng: np.random.Generator):
+    """All that a block can have, and four bytes more."""
+    gpu(arch)
+    x = rng.standard_normal(192).astype("f4")
+    wanted = np.roll(x[::-1] * 2, -67)
+    shared(x, size - 1024)
+    np.testing.assert_array_equal(x, wanted)
+    with pytest.raises(Exception, match=rf"1024 and {size - 1020} bytes of shared memory, the device has {size}"):
+        shared(x, size - 1020)
+
+
 @flyc.kernel
 def private_kernel(x: fx.Tensor, at: fx.Tensor):
     t = fx.thread_idx.x
