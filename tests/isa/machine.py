@@ -13,6 +13,7 @@ import numpy as np
 from flydsl.llvm.objects.code_object import KernelInfo
 
 from . import instructions as instructions
+from .audit import check_kernel
 from .caches import Cache
 from .decode import Context, Line, family_of, program
 from .errors import IsaError
@@ -54,6 +55,9 @@ class Kernel:
             start += 256  # behind the code that loads the arguments where the hardware does not
         if start not in places:
             raise IsaError(f"the descriptor's entry {start:#x} is no instruction")
+        first, last = at + descriptor.entry, at + descriptor.entry + info.code_size
+        named = [register for line in lines if first <= line.inst.address < last for register in line.registers]
+        check_kernel(info, descriptor, "gfx1250" if image.arch == "gfx1250" else family, named)
         return Kernel(image, info, descriptor, lines, places[start], context)
 
 
