@@ -12,7 +12,7 @@ from flydsl.runtime.driver_table import ENTRIES
 
 from .errors import IsaError
 from .image import Image
-from .machine import Kernel, run
+from .machine import Dim, Kernel, run
 from .memory import Memory
 
 _INVALID = 1
@@ -220,15 +220,31 @@ class HipLibrary:
         self, function: int, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, smem: int, stream: int,
         params: int, extra: int,
     ) -> int:  # fmt: skip
+        return self._launched(function, (gx, gy, gz), (bx, by, bz), smem, params, (1, 1, 1))
+
+    def _on_launch_ex(self, config: int, function: int, params: int, extra: int) -> int:
+        """A record of 56 bytes; its attributes are of 72, with the value behind the number."""
+        words = [_read32(config + 4 * at) for at in range(7)]
+        cluster = (1, 1, 1)
+        for at in range(_read32(config + 48)):
+            entry = _read64(config + 40) + 72 * at
+            if _read32(entry) != 4:
+                raise IsaError(f"attribute {_read32(entry)} of a launch")
+            cluster = (_read32(entry + 8), _read32(entry + 12), _read32(entry + 16))
+        return self._launched(
+            function, (words[0], words[1], words[2]), (words[3], words[4], words[5]), words[6], params, cluster
+        )
+
+    def _launched(self, function: int, grid: Dim, block: Dim, smem: int, params: int, cluster: Dim) -> int:
         kernel = self._functions[function]
         sizes = [arg.size for arg in kernel.info.args if not arg.hidden]
         given = [_read64(params + 8 * at) for at in range(len(sizes))]
         data = [ctypes.string_at(address, size) for address, size in zip(given, sizes, strict=True)]
         if kernel.descriptor.lds + smem > self.lds:
             raise IsaError(f"{kernel.descriptor.lds} and {smem} bytes of shared memory, the device has {self.lds}")
-        self.launches.append((kernel.info.name, (gx, gy, gz), (bx, by, bz), smem))
+        self.launches.append((kernel.info.name, grid, block, smem))
         self.seed += 1
-        self.instructions += run(kernel, self.memory, data, (gx, gy, gz), (bx, by, bz), smem, self.seed)
+        self.instructions += run(kernel, self.memory, data, grid, block, smem, self.seed, cluster)
         return 0
 
 
@@ -240,6 +256,10 @@ def _put32(out: int, value: int) -> int:
 def _put64(out: int, value: int) -> int:
     ctypes.memmove(out, value.to_bytes(8, "little"), 8)
     return 0
+
+
+def _read32(address: int) -> int:
+    return int.from_bytes(ctypes.string_at(address, 4), "little")
 
 
 def _read64(address: int) -> int:

@@ -106,14 +106,20 @@ def _user_registers(kernel: Kernel, w: Wave, arguments: int, raw: bytes) -> None
     w.s[: len(values)] = values
 
 
-def _start(kernel: Kernel, w: Wave, block: Dim, arguments: int, raw: bytes) -> None:
+def _start(kernel: Kernel, w: Wave, block: Dim, arguments: int, raw: bytes, cluster: Dim) -> None:
     descriptor, index = kernel.descriptor, w.block.index
     w.pc, w.base = kernel.entry, kernel.image.base
     w.mode = descriptor.rsrc1 >> 12 & 0xFF
     _user_registers(kernel, w, arguments, raw)
     if kernel.context.family == "gfx12":
-        w.s[TTMP + 9] = index[0]
-        w.s[TTMP + 7] = index[1] & 0xFFFF | index[2] << 16
+        # In clusters of more than one block the ids are those of clusters, and the block's place is beside them.
+        outer = [i // c for i, c in zip(index, cluster, strict=True)]
+        w.s[TTMP + 9] = outer[0]
+        w.s[TTMP + 7] = outer[1] & 0xFFFF | outer[2] << 16
+        inner = [i % c for i, c in zip(index, cluster, strict=True)]
+        w.s[TTMP + 6] = sum((i | c - 1 << 12) << 4 * at for at, (i, c) in enumerate(zip(inner, cluster, strict=True)))
+        flat = inner[0] + cluster[0] * (inner[1] + cluster[1] * inner[2])
+        w.place_in_cluster = flat << 21 | (cluster != (1, 1, 1)) << 6
     else:
         at = descriptor.user_sgprs
         for bit in range(3):
@@ -140,6 +146,7 @@ def _make_block(
     raw: bytes,
     rng: random.Random,
     everyone: list[Cache],
+    cluster: Dim,
 ) -> Block:
     size = kernel.descriptor.lds + dynamic
     shared = np.random.default_rng(rng.getrandbits(32)).integers(0, 256, size, np.uint8)
@@ -154,7 +161,7 @@ def _make_block(
     for number in range(count):
         w = Wave(ctx.family, ctx.lanes, kernel.descriptor.vgprs(family), made, kernel.image.memory, rng)
         w.number = number
-        _start(kernel, w, block, arguments, raw)
+        _start(kernel, w, block, arguments, raw, cluster)
         made.waves.append(w)
     return made
 
@@ -188,8 +195,19 @@ def _release(block: Block) -> bool:
     return True
 
 
-def run(kernel: Kernel, memory: Memory, params: Sequence[bytes], grid: Dim, block: Dim, dynamic: int, seed: int) -> int:
+def run(
+    kernel: Kernel,
+    memory: Memory,
+    params: Sequence[bytes],
+    grid: Dim,
+    block: Dim,
+    dynamic: int,
+    seed: int,
+    cluster: Dim = (1, 1, 1),
+) -> int:
     """Execute a launch; gives the number of instructions."""
+    if any(g % c for g, c in zip(grid, cluster, strict=True)):
+        raise IsaError(f"clusters of {cluster} in a grid of {grid}")
     rng = random.Random(seed)
     info = kernel.info
     threads = block[0] * block[1] * block[2]
@@ -212,7 +230,9 @@ def run(kernel: Kernel, memory: Memory, params: Sequence[bytes], grid: Dim, bloc
         with np.errstate(all="ignore"):
             while waiting or blocks:
                 while waiting and len(blocks) < RESIDENT:
-                    blocks.append(_make_block(kernel, waiting.pop(), block, dynamic, arguments, raw, rng, everyone))
+                    blocks.append(
+                        _make_block(kernel, waiting.pop(), block, dynamic, arguments, raw, rng, everyone, cluster)
+                    )
                 current = rng.choice(blocks)
                 ready = [w for w in current.waves if w.state == "ready"]
                 if ready:

@@ -146,3 +146,31 @@ def test_memory_outside_the_arrays(arch: str, gpu: Any):
     gpu(arch)
     with pytest.raises(Exception, match="in no memory of this launch"):
         mixed(np.zeros((6, 8)), 12, 1.0, 1, 1, np.zeros((12, 6), "f4"), 1.0, 4)
+
+
+@flyc.kernel
+def clustered_kernel(out: fx.Tensor):
+    x, y, z = fx.block_idx.x, fx.block_idx.y, fx.block_idx.z
+    own = [fx.rocdl.cluster.workgroup_id(axis) for axis in "xyz"]
+    first = [fx.rocdl.cluster.cluster_id(axis) for axis in "xyz"]
+    if fx.thread_idx.x == 0:
+        for at, value in enumerate((*own, *first, fx.rocdl.cluster.flat_workgroup_id())):
+            out[x, y, z, at] = value
+
+
+@flyc.jit
+def clustered(out: fx.Tensor, cluster: fx.Constexpr[tuple]):
+    clustered_kernel(out).launch(grid=(8, 4, 2), block=32, cluster=cluster)
+
+
+@pytest.mark.parametrize("cluster", [(2, 1, 1), (4, 2, 1), (1, 2, 2), (1, 1, 1)])
+def test_clusters(cluster: tuple[int, int, int], gpu: Any):
+    """The driver is told of them with the launch: ids of blocks are those of clusters and a place inside."""
+    gpu("gfx1250")
+    out = np.full((8, 4, 2, 7), -1, "i4")
+    clustered(out, cluster)
+    for block in np.ndindex(8, 4, 2):
+        own = [i % c for i, c in zip(block, cluster, strict=True)]
+        first = [i // c for i, c in zip(block, cluster, strict=True)]
+        flat = own[0] + cluster[0] * (own[1] + cluster[1] * own[2])
+        assert out[block].tolist() == [*own, *first, flat], block

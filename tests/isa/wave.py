@@ -83,6 +83,8 @@ class Wave:
         self.scratch: Bytes = np.zeros((lanes, 0), np.uint8)
         self.state = "ready"
         self.mode = 0
+        self.place_in_cluster = 0
+        """A hardware register: from bit 21 on the number of the block in its cluster, from bit 6 whether it has one."""
         self.executed = 0
         self.signalled = False
         self.pending: dict[int, Event] = {}

@@ -110,9 +110,16 @@ def get_register(inst: Instruction, ctx: Context) -> Step:
         "HW_REG_HW_ID",
         "HW_REG_XCC_ID",
         "HW_REG_HW_ID1",
+        "HW_REG_IB_STS2",
     ):
         raise IsaError("a hardware register")
     write = write_scalar(ctx.operand(inst.operands[0]))
     offset, width = int(name[2] or 0), int(name[3] or 32)
-    mode = "MODE" in name[1]
-    return lambda w: write(w, (w.mode if mode else w.number) >> offset & (1 << width) - 1)
+    which = name[1]
+
+    def value(w: Wave) -> int:
+        if which == "HW_REG_IB_STS2":
+            return w.place_in_cluster
+        return w.mode if "MODE" in which else w.number
+
+    return lambda w: write(w, value(w) >> offset & (1 << width) - 1)
