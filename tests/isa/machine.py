@@ -19,7 +19,7 @@ from .decode import Context, Line, family_of, program
 from .errors import IsaError
 from .image import Descriptor, Image
 from .memory import Memory
-from .wave import TTMP, Block, Wave
+from .wave import TTMP, Block, Cluster, Wave
 
 RESIDENT = 6
 """Blocks that run at the same time."""
@@ -185,6 +185,12 @@ def _turn(kernel: Kernel, w: Wave, most: int) -> int:
     return done
 
 
+def _can_go_on(w: Wave) -> bool:
+    if w.state == "cluster" and w.block.cluster.meetings >= w.met:
+        w.state = "ready"
+    return w.state == "ready"
+
+
 def _release(block: Block) -> bool:
     """Let waves past a barrier that all that are left have reached."""
     alive = [w for w in block.waves if w.state != "ended"]
@@ -221,27 +227,34 @@ def run(
     shift = arguments - room.ctypes.data
     room[shift : shift + len(raw)] = np.frombuffer(raw, np.uint8)
     memory.add(arguments, len(raw), "the kernel's arguments", writable=False, owner=room)
-    waiting = list(product(range(grid[0]), range(grid[1]), range(grid[2])))
-    rng.shuffle(waiting)
+    clusters = list(product(*(range(g // c) for g, c in zip(grid, cluster, strict=True))))
+    rng.shuffle(clusters)
     blocks: list[Block] = []
     everyone: list[Cache] = []
     total = 0
     try:
         with np.errstate(all="ignore"):
-            while waiting or blocks:
-                while waiting and len(blocks) < RESIDENT:
-                    blocks.append(
-                        _make_block(kernel, waiting.pop(), block, dynamic, arguments, raw, rng, everyone, cluster)
-                    )
+            while clusters or blocks:
+                while clusters and len(blocks) < RESIDENT:
+                    first, together = clusters.pop(), Cluster(cluster[0] * cluster[1] * cluster[2])
+                    for inner in product(*(range(c) for c in reversed(cluster))):
+                        x, y, z = (f * c + i for f, c, i in zip(first, cluster, reversed(inner), strict=True))
+                        made = _make_block(kernel, (x, y, z), block, dynamic, arguments, raw, rng, everyone, cluster)
+                        made.cluster = together
+                        together.blocks.append(made)
+                        blocks.append(made)
                 current = rng.choice(blocks)
-                ready = [w for w in current.waves if w.state == "ready"]
+                ready = [w for w in current.waves if _can_go_on(w)]
                 if ready:
                     total += _turn(kernel, rng.choice(ready), rng.randint(1, TURN))
                 elif not _release(current):
-                    if any(w.state != "ended" for w in current.waves):
+                    if all(w.state == "ended" for w in current.waves):
+                        blocks.remove(current)
+                        everyone[:] = [c for b in blocks for c in (*b.caches, b.scalars)]
+                    elif not any(
+                        _can_go_on(w) or w.state == "barrier" for b in blocks for w in b.waves if b != current
+                    ):
                         raise IsaError(f"{info.name}: waves of block {current.index} wait for each other")
-                    blocks.remove(current)
-                    everyone[:] = [c for b in blocks for c in (*b.caches, b.scalars)]
                 if total > LIMIT:
                     raise IsaError(f"{info.name} has executed {total} instructions and goes on")
     finally:

@@ -174,3 +174,35 @@ def test_clusters(cluster: tuple[int, int, int], gpu: Any):
         first = [i // c for i, c in zip(block, cluster, strict=True)]
         flat = own[0] + cluster[0] * (own[1] + cluster[1] * own[2])
         assert out[block].tolist() == [*own, *first, flat], block
+
+
+@flyc.kernel
+def meeting_kernel(src: fx.Tensor, out: fx.Tensor, mask: fx.Int32):
+    t, b = fx.thread_idx.x, fx.block_idx.x
+    cluster = fx.rocdl.cluster
+    cells = fx.SharedAllocator().allocate(fx.Array[fx.Float32, 64, 16]).peek().view(fx.make_layout(64, 1))
+    cells[t] = fx.Float32(-1.0)
+    cluster.barrier()
+    if (cluster.flat_workgroup_id() == 0) & (t < 32):
+        load = fx.rocdl.cdna5.make_tdm_atom(fx.Float32, 1).set_value("workgroup_mask", mask)
+        fx.copy_atom_call(load, fx.make_view(fx.get_iter(src) + b * 32, fx.make_layout(64, 1)), cells)
+        fx.rocdl.s_wait_tensorcnt(0)
+    cluster.cluster_signal_once_per_wg()
+    cluster.cluster_wait()
+    out[b, t] = cells[63 - t]
+
+
+@flyc.jit
+def meeting(src: fx.Tensor, out: fx.Tensor, mask: fx.Int32):
+    meeting_kernel(src, out, mask).launch(grid=8, block=64, cluster=2)
+
+
+@pytest.mark.parametrize("mask", [0, 0b10, 0b11])
+def test_blocks_of_a_cluster_meet(mask: int, gpu: Any, rng: np.random.Generator):
+    """A block of two waves signals its cluster once, behind both; what the first copies is there for the mask."""
+    gpu("gfx1250")
+    src, out = rng.standard_normal(4 * 64).astype("f4"), np.zeros((8, 64), "f4")
+    meeting(src, out, mask)
+    for b in range(8):
+        there = src.reshape(4, 64)[b // 2, ::-1] if (mask or 1) >> b % 2 & 1 else -np.ones(64)
+        np.testing.assert_array_equal(out[b], there)

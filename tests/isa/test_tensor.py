@@ -112,7 +112,7 @@ def test_tiles(given: dict[str, Any], seed: int):
 def test_what_is_odd_is_refused():
     values = registers(0, 0, 4, (4, 4, 0, 0, 0), (4, 4, 0, 0, 0), (1, 4, 0, 0, 0), None)
     broken = {
-        "not valid": (0, 0), "type is 0": (3, 0), "other blocks": (4, values[4] | 3), "a tile of": (7, 0),
+        "not valid": (0, 0), "type is 0": (3, 0), "copies for blocks": (4, values[4] | 2), "a tile of": (7, 0),
         "iterations": (4, values[4] | 1 << 19), "of shared memory": (1, 1000),
     }  # fmt: skip
     for what, (at, word) in broken.items():

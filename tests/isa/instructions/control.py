@@ -41,14 +41,26 @@ def barrier(inst: Instruction, ctx: Context) -> Step:
     return step
 
 
-@instruction("s_barrier_signal")
-def barrier_signal(inst: Instruction, ctx: Context) -> Step:
-    if inst.operands[0] != "-1":
+def _which(inst: Instruction) -> int:
+    """The barrier of the block is -1, that of the cluster -3."""
+    number = int(inst.operands[0], 0)
+    number -= 0x10000 if number & 0x8000 and number > 0 else 0
+    if number not in (-1, -3):
         raise IsaError("a named barrier")
+    return number
+
+
+@instruction("s_barrier_signal", "s_barrier_signal_isfirst")
+def barrier_signal(inst: Instruction, ctx: Context) -> Step:
+    if _which(inst) == -3:
+        return lambda w: w.block.cluster.signal(w.block)
+    tells = inst.mnemonic.endswith("isfirst")
 
     def step(w: Wave) -> None:
         if w.signalled:
             raise IsaError("a wave signals a barrier twice before it waits")
+        if tells:
+            w.scc = int(not any(other.signalled for other in w.block.waves))
         w.signalled = True
 
     return step
@@ -56,6 +68,14 @@ def barrier_signal(inst: Instruction, ctx: Context) -> Step:
 
 @instruction("s_barrier_wait")
 def barrier_wait(inst: Instruction, ctx: Context) -> Step:
+    if _which(inst) == -3:
+
+        def meet(w: Wave) -> None:
+            w.state = "cluster"
+            w.met += 1
+
+        return meet
+
     def step(w: Wave) -> None:
         if not w.signalled:
             raise IsaError("a wave waits for a barrier that it has not signalled")
