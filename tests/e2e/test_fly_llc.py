@@ -120,7 +120,8 @@ def test_mir_and_back(tool: Any, built_fly_llc: Path, tmp_path: Path):
 @pytest.mark.parametrize("case", CASES)
 def test_points_are_those_of_the_python_side(case: str, level: int, built_fly_llc: Path):
     triple, cpu, _ = CASES[case]
-    command = [str(built_fly_llc), f"--mtriple={triple}", f"--mcpu={cpu}", f"-O{level}", "--list-points"]
+    flags = [f"--mtriple={triple}", f"--mcpu={cpu}", f"-O{codegen.code_level(triple, level)}"]
+    command = [str(built_fly_llc), *flags, "--list-points"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     table = {line.split()[0]: " ".join(line.split()[1:3]) for line in lines}
     assert tuple(table) == mir.POINTS

@@ -52,6 +52,11 @@ def kernel(
     g = fx.block_idx.x * 64 + i
     shared = fx.SharedAllocator()
 """
+INSIDE = """
+
+def inside(x, low, high):
+    return fx.arith.select((x >= low) & (x <= high), x, type(x)(0.0))
+"""
 TAIL = """
 
 @flyc.jit
@@ -100,14 +105,29 @@ def constant(type_: str, text: str, value: Any) -> Expr:
     return Expr(text, type_, lambda env: made.astype(TYPES[type_]))
 
 
+def inside(x: Expr, type_: str) -> Expr:
+    """A float, or zero in place of what does not fit into an integer."""
+    wide = x.type if x.type in ("Float32", "Float64") else "Float32"
+    high = 2.0 ** (lanes.width(type_) - 2)
+    low = -high if lanes.signed(type_) else 0.0
+
+    def run(env: Env) -> Lanes:
+        made = lanes.convert(x.run(env), x.type, wide)
+        return np.where((made >= low) & (made <= high), made, made.dtype.type(0))
+
+    return Expr(f"inside(fx.{wide}({x.text}), {low}, {high})", wide, run)
+
+
 class Results:
     """The text and the steps of a program."""
 
-    def __init__(self, seed: int):
+    def __init__(self, seed: int, *, defined: bool = False):
+        """`defined`: no float that does not fit becomes an integer, which every target has its own answer to."""
         self.rng = random.Random(seed)
+        self.defined = defined
         self.count = self.shown = 0
         self.lines: list[str] = []
-        self.helpers: list[str] = []
+        self.helpers: list[str] = [INSIDE] if defined else []
         self.steps: list[Step] = []
         self.names: dict[str, list[str]] = {"Int32": ["i", "g", "n"], "Float32": ["t"]}
         self.fixed = {"i", "g", "n", "t"}
@@ -323,6 +343,8 @@ class Results:
         if type_ not in ("Boolean", *SMALL) and self.rng.random() < 0.25:
             mixed = self.mixed(depth)
         x = mixed or self.expr(from_, depth + 1)
+        if self.defined and x.type in FLOATS and type_ in INTS:
+            x = inside(x, type_)
         return Expr(f"fx.{type_}({x.text})", type_, lambda env: lanes.convert(x.run(env), x.type, type_, env.nvidia))
 
     def mixed(self, depth: int) -> Expr | None:
@@ -520,6 +542,8 @@ class Results:
             made = lambda env: np.where(lanes.compare(op, x(env), y(env), type_), x(env), y(env))  # noqa: E731
         elif kind == 2:
             to = self.rng.choice([t for t in CHOSEN if t != "Boolean"])
+            if self.defined and type_ in FLOATS and to in INTS:
+                to = "Float32"
             text = f"{name}.to(fx.{to})"
             made = lambda env: lanes.convert(x(env), type_, to, env.nvidia)  # noqa: E731
         else:
@@ -865,6 +889,14 @@ def arrays(seed: int) -> dict[str, Lanes]:
     return made
 
 
+TOLD = (DSLValueError, DSLOverflowError)
+
+
+def is_told(error: Exception) -> bool:
+    """What is known while tracing may be infinite or large: that is told, where it is used."""
+    return any(words in str(error) for words in ("no integer value", "does not fit"))
+
+
 def wrong(seed: int, arch: str, path: Path) -> str | None:
     """What differs when a program runs: on the cpu stack, which emulates an architecture."""
     program, given = Results(seed), arrays(seed)
@@ -872,9 +904,8 @@ def wrong(seed: int, arch: str, path: Path) -> str | None:
     wanted = program.expected(given, n, t, WARPS[arch], arch in NONE_IS_LARGE)
     try:
         written(text, path).run(*given.values(), n, t)
-    except (DSLValueError, DSLOverflowError) as error:
-        # What is known while tracing may be infinite or large: that is told, where it is used.
-        if any(words in str(error) for words in ("no integer value", "does not fit")):
+    except TOLD as error:
+        if is_told(error):
             return None
         raise
     found = differences(given, wanted)

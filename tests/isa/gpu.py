@@ -33,7 +33,7 @@ class Gpu:
             info = value.info if isinstance(value, TensorArgument) else array_info(value)
             if info is None or not all(info.shape):
                 continue
-            width = info.dtype.width
+            width = 8 if info.dtype.width == 1 else info.dtype.width  # a flag is a byte
             spans = [(extent - 1) * stride for extent, stride in zip(info.shape, info.strides, strict=True)]
             first, last = sum(min(span, 0) for span in spans), sum(max(span, 0) for span in spans)
             low, high = first * width // 8, -(-(last + 1) * width // 8)

@@ -12,7 +12,7 @@ from flydsl.runtime.driver_table import ENTRIES
 
 from .errors import IsaError
 from .image import Image
-from .machine import Kernel, run
+from .machine import Dim, Kernel, run
 from .memory import Memory
 
 _INVALID = 1
@@ -24,6 +24,7 @@ class HipLibrary:
 
     def __init__(self, arch: str, seed: int):
         self.arch, self.seed = arch, seed
+        self.lds = 163840 if arch == "gfx950" else 327680 if arch == "gfx1250" else 65536
         self.memory = Memory()
         self.launches: list[tuple[str, tuple[int, int, int], tuple[int, int, int], int]] = []
         self.instructions = 0
@@ -98,12 +99,11 @@ class HipLibrary:
         raw = bytearray(1472)
         raw[: len(self.arch)] = self.arch.encode()
         wave = 64 if self.arch.startswith("gfx9") else 32
-        lds = 163840 if self.arch == "gfx950" else 327680 if self.arch == "gfx1250" else 65536
         words = {304: 65536, 308: wave, 320: 1024, 324: 1024, 328: 1024, 332: 1024, 336: 2**31 - 1, 340: 65535}
         words |= {344: 65535, 388: 8, 624: 2048, 588: 1}
         for offset, value in words.items():
             raw[offset : offset + 4] = value.to_bytes(4, "little")
-        for offset, value in {288: 1 << 34, 296: lds, 640: lds}.items():
+        for offset, value in {288: 1 << 34, 296: self.lds, 640: self.lds}.items():
             raw[offset : offset + 8] = value.to_bytes(8, "little")
         name = f"{self.arch}:sramecc+:xnack-" if self.arch.startswith("gfx9") else self.arch
         raw[1160 : 1160 + len(name)] = name.encode()
@@ -220,13 +220,31 @@ class HipLibrary:
         self, function: int, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, smem: int, stream: int,
         params: int, extra: int,
     ) -> int:  # fmt: skip
+        return self._launched(function, (gx, gy, gz), (bx, by, bz), smem, params, (1, 1, 1))
+
+    def _on_launch_ex(self, config: int, function: int, params: int, extra: int) -> int:
+        """A record of 56 bytes; its attributes are of 72, with the value behind the number."""
+        words = [_read32(config + 4 * at) for at in range(7)]
+        cluster = (1, 1, 1)
+        for at in range(_read32(config + 48)):
+            entry = _read64(config + 40) + 72 * at
+            if _read32(entry) != 4:
+                raise IsaError(f"attribute {_read32(entry)} of a launch")
+            cluster = (_read32(entry + 8), _read32(entry + 12), _read32(entry + 16))
+        return self._launched(
+            function, (words[0], words[1], words[2]), (words[3], words[4], words[5]), words[6], params, cluster
+        )
+
+    def _launched(self, function: int, grid: Dim, block: Dim, smem: int, params: int, cluster: Dim) -> int:
         kernel = self._functions[function]
         sizes = [arg.size for arg in kernel.info.args if not arg.hidden]
         given = [_read64(params + 8 * at) for at in range(len(sizes))]
         data = [ctypes.string_at(address, size) for address, size in zip(given, sizes, strict=True)]
-        self.launches.append((kernel.info.name, (gx, gy, gz), (bx, by, bz), smem))
+        if kernel.descriptor.lds + smem > self.lds:
+            raise IsaError(f"{kernel.descriptor.lds} and {smem} bytes of shared memory, the device has {self.lds}")
+        self.launches.append((kernel.info.name, grid, block, smem))
         self.seed += 1
-        self.instructions += run(kernel, self.memory, data, (gx, gy, gz), (bx, by, bz), smem, self.seed)
+        self.instructions += run(kernel, self.memory, data, grid, block, smem, self.seed, cluster)
         return 0
 
 
@@ -238,6 +256,10 @@ def _put32(out: int, value: int) -> int:
 def _put64(out: int, value: int) -> int:
     ctypes.memmove(out, value.to_bytes(8, "little"), 8)
     return 0
+
+
+def _read32(address: int) -> int:
+    return int.from_bytes(ctypes.string_at(address, 4), "little")
 
 
 def _read64(address: int) -> int:

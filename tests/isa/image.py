@@ -9,6 +9,7 @@ import numpy as np
 
 from flydsl.llvm.objects.code_object import ElfFile, KernelInfo, read_code_object
 
+from .audit import check_file
 from .errors import IsaError
 from .memory import Memory
 from .text import Instruction, disassemble
@@ -67,6 +68,7 @@ class Image:
         elf = ElfFile(code_object)
         self.info = read_code_object(code_object)
         self.arch = self.info.target_id.rpartition("--")[2].partition(":")[0]
+        check_file(elf, self.arch)
         loads = [segment for segment in elf.segments if segment.type == PT_LOAD]
         size = max(segment.vaddr + segment.memsz for segment in loads)
         # The loader aligns images to pages, and code counts on that.

@@ -13,12 +13,13 @@ import numpy as np
 from flydsl.llvm.objects.code_object import KernelInfo
 
 from . import instructions as instructions
+from .audit import check_kernel
 from .caches import Cache
 from .decode import Context, Line, family_of, program
 from .errors import IsaError
 from .image import Descriptor, Image
 from .memory import Memory
-from .wave import TTMP, Block, Wave
+from .wave import TTMP, Block, Cluster, Wave
 
 RESIDENT = 6
 """Blocks that run at the same time."""
@@ -54,6 +55,9 @@ class Kernel:
             start += 256  # behind the code that loads the arguments where the hardware does not
         if start not in places:
             raise IsaError(f"the descriptor's entry {start:#x} is no instruction")
+        first, last = at + descriptor.entry, at + descriptor.entry + info.code_size
+        named = [register for line in lines if first <= line.inst.address < last for register in line.registers]
+        check_kernel(info, descriptor, "gfx1250" if image.arch == "gfx1250" else family, named)
         return Kernel(image, info, descriptor, lines, places[start], context)
 
 
@@ -90,10 +94,10 @@ def _user_registers(kernel: Kernel, w: Wave, arguments: int, raw: bytes) -> None
             values += [arguments & 0xFFFFFFFF, arguments >> 32]
         elif bit == 6:
             values.append(kernel.descriptor.scratch)
-        elif bit == 0:
-            values += [0xBAD0BAD0] * count  # a descriptor of private memory, which no code here may use
+        elif bit in (0, 5):
+            values += [0xBAD0BAD0] * count  # where private memory is, which no code here may use
         else:
-            raise IsaError(f"the kernel wants a dispatch, queue or scratch pointer (bit {bit})")
+            raise IsaError(f"the kernel wants a dispatch or queue pointer (bit {bit})")
     length, start = kernel.descriptor.preload & 0x7F, kernel.descriptor.preload >> 7
     padded = raw + b"\xa5" * 256
     values += struct.unpack_from(f"<{length}I", padded, 4 * start)
@@ -102,14 +106,20 @@ def _user_registers(kernel: Kernel, w: Wave, arguments: int, raw: bytes) -> None
     w.s[: len(values)] = values
 
 
-def _start(kernel: Kernel, w: Wave, block: Dim, arguments: int, raw: bytes) -> None:
+def _start(kernel: Kernel, w: Wave, block: Dim, arguments: int, raw: bytes, cluster: Dim) -> None:
     descriptor, index = kernel.descriptor, w.block.index
     w.pc, w.base = kernel.entry, kernel.image.base
     w.mode = descriptor.rsrc1 >> 12 & 0xFF
     _user_registers(kernel, w, arguments, raw)
     if kernel.context.family == "gfx12":
-        w.s[TTMP + 9] = index[0]
-        w.s[TTMP + 7] = index[1] & 0xFFFF | index[2] << 16
+        # In clusters of more than one block the ids are those of clusters, and the block's place is beside them.
+        outer = [i // c for i, c in zip(index, cluster, strict=True)]
+        w.s[TTMP + 9] = outer[0]
+        w.s[TTMP + 7] = outer[1] & 0xFFFF | outer[2] << 16
+        inner = [i % c for i, c in zip(index, cluster, strict=True)]
+        w.s[TTMP + 6] = sum((i | c - 1 << 12) << 4 * at for at, (i, c) in enumerate(zip(inner, cluster, strict=True)))
+        flat = inner[0] + cluster[0] * (inner[1] + cluster[1] * inner[2])
+        w.place_in_cluster = flat << 21 | (cluster != (1, 1, 1)) << 6
     else:
         at = descriptor.user_sgprs
         for bit in range(3):
@@ -136,6 +146,7 @@ def _make_block(
     raw: bytes,
     rng: random.Random,
     everyone: list[Cache],
+    cluster: Dim,
 ) -> Block:
     size = kernel.descriptor.lds + dynamic
     shared = np.random.default_rng(rng.getrandbits(32)).integers(0, 256, size, np.uint8)
@@ -150,7 +161,7 @@ def _make_block(
     for number in range(count):
         w = Wave(ctx.family, ctx.lanes, kernel.descriptor.vgprs(family), made, kernel.image.memory, rng)
         w.number = number
-        _start(kernel, w, block, arguments, raw)
+        _start(kernel, w, block, arguments, raw, cluster)
         made.waves.append(w)
     return made
 
@@ -174,6 +185,12 @@ def _turn(kernel: Kernel, w: Wave, most: int) -> int:
     return done
 
 
+def _can_go_on(w: Wave) -> bool:
+    if w.state == "cluster" and w.block.cluster.meetings >= w.met:
+        w.state = "ready"
+    return w.state == "ready"
+
+
 def _release(block: Block) -> bool:
     """Let waves past a barrier that all that are left have reached."""
     alive = [w for w in block.waves if w.state != "ended"]
@@ -184,8 +201,19 @@ def _release(block: Block) -> bool:
     return True
 
 
-def run(kernel: Kernel, memory: Memory, params: Sequence[bytes], grid: Dim, block: Dim, dynamic: int, seed: int) -> int:
+def run(
+    kernel: Kernel,
+    memory: Memory,
+    params: Sequence[bytes],
+    grid: Dim,
+    block: Dim,
+    dynamic: int,
+    seed: int,
+    cluster: Dim = (1, 1, 1),
+) -> int:
     """Execute a launch; gives the number of instructions."""
+    if any(g % c for g, c in zip(grid, cluster, strict=True)):
+        raise IsaError(f"clusters of {cluster} in a grid of {grid}")
     rng = random.Random(seed)
     info = kernel.info
     threads = block[0] * block[1] * block[2]
@@ -199,25 +227,34 @@ def run(kernel: Kernel, memory: Memory, params: Sequence[bytes], grid: Dim, bloc
     shift = arguments - room.ctypes.data
     room[shift : shift + len(raw)] = np.frombuffer(raw, np.uint8)
     memory.add(arguments, len(raw), "the kernel's arguments", writable=False, owner=room)
-    waiting = list(product(range(grid[0]), range(grid[1]), range(grid[2])))
-    rng.shuffle(waiting)
+    clusters = list(product(*(range(g // c) for g, c in zip(grid, cluster, strict=True))))
+    rng.shuffle(clusters)
     blocks: list[Block] = []
     everyone: list[Cache] = []
     total = 0
     try:
         with np.errstate(all="ignore"):
-            while waiting or blocks:
-                while waiting and len(blocks) < RESIDENT:
-                    blocks.append(_make_block(kernel, waiting.pop(), block, dynamic, arguments, raw, rng, everyone))
+            while clusters or blocks:
+                while clusters and len(blocks) < RESIDENT:
+                    first, together = clusters.pop(), Cluster(cluster[0] * cluster[1] * cluster[2])
+                    for inner in product(*(range(c) for c in reversed(cluster))):
+                        x, y, z = (f * c + i for f, c, i in zip(first, cluster, reversed(inner), strict=True))
+                        made = _make_block(kernel, (x, y, z), block, dynamic, arguments, raw, rng, everyone, cluster)
+                        made.cluster = together
+                        together.blocks.append(made)
+                        blocks.append(made)
                 current = rng.choice(blocks)
-                ready = [w for w in current.waves if w.state == "ready"]
+                ready = [w for w in current.waves if _can_go_on(w)]
                 if ready:
                     total += _turn(kernel, rng.choice(ready), rng.randint(1, TURN))
                 elif not _release(current):
-                    if any(w.state != "ended" for w in current.waves):
+                    if all(w.state == "ended" for w in current.waves):
+                        blocks.remove(current)
+                        everyone[:] = [c for b in blocks for c in (*b.caches, b.scalars)]
+                    elif not any(
+                        _can_go_on(w) or w.state == "barrier" for b in blocks for w in b.waves if b != current
+                    ):
                         raise IsaError(f"{info.name}: waves of block {current.index} wait for each other")
-                    blocks.remove(current)
-                    everyone[:] = [c for b in blocks for c in (*b.caches, b.scalars)]
                 if total > LIMIT:
                     raise IsaError(f"{info.name} has executed {total} instructions and goes on")
     finally:

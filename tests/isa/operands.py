@@ -94,8 +94,8 @@ def constant_bits(text: str, kind: str) -> int:
         return int(text[6:-1], 0) & (1 << 64) - 1
     if re.fullmatch(r"-?(0x[0-9a-f]+|\d+)", text):
         value = int(text, 0)
-        if kind == "f64" and text.startswith("0x"):
-            return value << 32  # a literal holds the upper half
+        if kind == "f64" and text.startswith("0x") and value < 1 << 32:
+            return value << 32  # a literal of one word holds the upper half
         if kind in ("u64", "i64") and text.startswith("0x"):
             return value if kind == "u64" or value < 1 << 31 else value | 0xFFFFFFFF << 32
         return value & (1 << width) - 1

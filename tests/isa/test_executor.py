@@ -138,6 +138,7 @@ def test_whole_numbers(a: int, b: int, c: int):
         "v_alignbit_b32 v3, v0, v1, v2": (a << 32 | b) >> (c & 31),
         "v_bfi_b32 v3, v0, v1, v2": a & b | ~a & c,
         "v_mad_u32_u24 v3, v0, v1, v2": (a & 0xFFFFFF) * (b & 0xFFFFFF) + c,
+        "v_mul_hi_i32_i24 v3, v0, v1": signed(a << 8 & m) * signed(b << 8 & m) >> 48,
         "v_bcnt_u32_b32 v3, v0, v1": a.bit_count() + b,
         "v_ffbh_u32_e32 v3, v0": 32 - a.bit_length() if a else m,
         "v_bfrev_b32_e32 v3, v0": int(f"{a:032b}"[::-1], 2),
@@ -148,6 +149,9 @@ def test_whole_numbers(a: int, b: int, c: int):
     }
     for text, wanted in cases.items():
         assert int(execute(text, {0: a, 1: b, 2: c}).v[3, 5]) == wanted & m, text
+    for name in ("s_flbit_i32", "s_cls_i32"):
+        flat = a ^ -(a >> 31) & m
+        assert int(execute(f"{name} s3, s0", {}, scalars={0: a}).s[3]) == (32 - flat.bit_length() if flat else m)
     far = execute("v_add3_u32 v3 /*v19*/, v0 /*v16*/, v1 /*v17*/, v2", {16: a, 17: b, 2: c}, "gfx1250")
     assert int(far.v[19, 5]) == a + b + c & m
 
@@ -169,7 +173,7 @@ def test_bytes_of_two_words(a: int, b: int, select: int):
 @given(st.floats(width=32, allow_nan=False), st.floats(width=32, allow_nan=False))
 def test_division_in_steps(num: float, den: float):
     """The sequence that LLVM emits for an exact quotient, in the range where it is promised."""
-    if den == 0 or not 1e-30 < abs(num) < 1e30 or not 1e-30 < abs(den) < 1e30:
+    if den == 0 or not all(1e-30 < abs(x) < 1e30 for x in (num, den, num / den)):
         return
     w = execute("v_div_scale_f32 v3, vcc, v1, v1, v0", {0: np.float32(num).view("u4"), 1: np.float32(den).view("u4")})
     steps = (
@@ -199,6 +203,26 @@ def test_lanes_that_move():
     assert w.v[1].tolist() == [63 - x for x in range(64)]
     w = execute("v_cmp_gt_u32_e32 vcc, 5, v0", {0: lane})
     assert int(w.s[VCC]) == 31 and int(w.s[VCC + 1]) == 0
+
+
+def test_literals_of_doubles():
+    """Of one word, it is the upper one."""
+    for text, wanted in (("0x41efffff", 4294965248.0), ("0x41efffffffe00000", 4294967295.0)):
+        w = execute(f"v_max_num_f64_e64 v[2:3], v[0:1], {text}", {0: 0, 1: 0}, "gfx1250")
+        assert w.v[2:4, 5].copy().view(np.float64)[0] == wanted
+
+
+def test_offsets_of_scalar_loads_in_elements():
+    words = np.arange(16, dtype=np.uint32)
+    w = Wave("gfx12", 32, 64, Block((0, 0, 0), np.zeros(0, np.uint8)), Memory(), random.Random(0))
+    w.memory.add(words.ctypes.data, words.nbytes, "an array")
+    w.s[2], w.s[3], w.s[4] = words.ctypes.data & 0xFFFFFFFF, words.ctypes.data >> 32, 3
+    context = Context("gfx1250", "gfx12", 32, 1 << 10)
+    for at, modifier in enumerate(("", " scale_offset")):
+        w.s[4] = 12 if not modifier else 3
+        line_of(parse(f"s_load_b32 s{8 + at}, s[2:3], s4 offset:0x8{modifier}"), context, {}).step(w)
+    w.finish()
+    assert w.s[8:10].tolist() == [5, 5]
 
 
 @pytest.mark.parametrize(("text", "m", "n", "k"), [

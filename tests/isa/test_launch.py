@@ -77,6 +77,18 @@ def test_too_little_shared_memory(gpu: Any):
         shared(np.zeros(192, "f4"), 764)
 
 
+@pytest.mark.parametrize(("arch", "size"), [("gfx942", 65536), ("gfx950", 163840), ("gfx1250", 327680)])
+def test_most_shared_memory(arch: str, size: int, gpu: Any, rng: np.random.Generator):
+    """All that a block can have, and four bytes more."""
+    gpu(arch)
+    x = rng.standard_normal(192).astype("f4")
+    wanted = np.roll(x[::-1] * 2, -67)
+    shared(x, size - 1024)
+    np.testing.assert_array_equal(x, wanted)
+    with pytest.raises(Exception, match=rf"1024 and {size - 1020} bytes of shared memory, the device has {size}"):
+        shared(x, size - 1020)
+
+
 @flyc.kernel
 def private_kernel(x: fx.Tensor, at: fx.Tensor):
     t = fx.thread_idx.x
@@ -134,3 +146,63 @@ def test_memory_outside_the_arrays(arch: str, gpu: Any):
     gpu(arch)
     with pytest.raises(Exception, match="in no memory of this launch"):
         mixed(np.zeros((6, 8)), 12, 1.0, 1, 1, np.zeros((12, 6), "f4"), 1.0, 4)
+
+
+@flyc.kernel
+def clustered_kernel(out: fx.Tensor):
+    x, y, z = fx.block_idx.x, fx.block_idx.y, fx.block_idx.z
+    own = [fx.rocdl.cluster.workgroup_id(axis) for axis in "xyz"]
+    first = [fx.rocdl.cluster.cluster_id(axis) for axis in "xyz"]
+    if fx.thread_idx.x == 0:
+        for at, value in enumerate((*own, *first, fx.rocdl.cluster.flat_workgroup_id())):
+            out[x, y, z, at] = value
+
+
+@flyc.jit
+def clustered(out: fx.Tensor, cluster: fx.Constexpr[tuple]):
+    clustered_kernel(out).launch(grid=(8, 4, 2), block=32, cluster=cluster)
+
+
+@pytest.mark.parametrize("cluster", [(2, 1, 1), (4, 2, 1), (1, 2, 2), (1, 1, 1)])
+def test_clusters(cluster: tuple[int, int, int], gpu: Any):
+    """The driver is told of them with the launch: ids of blocks are those of clusters and a place inside."""
+    gpu("gfx1250")
+    out = np.full((8, 4, 2, 7), -1, "i4")
+    clustered(out, cluster)
+    for block in np.ndindex(8, 4, 2):
+        own = [i % c for i, c in zip(block, cluster, strict=True)]
+        first = [i // c for i, c in zip(block, cluster, strict=True)]
+        flat = own[0] + cluster[0] * (own[1] + cluster[1] * own[2])
+        assert out[block].tolist() == [*own, *first, flat], block
+
+
+@flyc.kernel
+def meeting_kernel(src: fx.Tensor, out: fx.Tensor, mask: fx.Int32):
+    t, b = fx.thread_idx.x, fx.block_idx.x
+    cluster = fx.rocdl.cluster
+    cells = fx.SharedAllocator().allocate(fx.Array[fx.Float32, 64, 16]).peek().view(fx.make_layout(64, 1))
+    cells[t] = fx.Float32(-1.0)
+    cluster.barrier()
+    if (cluster.flat_workgroup_id() == 0) & (t < 32):
+        load = fx.rocdl.cdna5.make_tdm_atom(fx.Float32, 1).set_value("workgroup_mask", mask)
+        fx.copy_atom_call(load, fx.make_view(fx.get_iter(src) + b * 32, fx.make_layout(64, 1)), cells)
+        fx.rocdl.s_wait_tensorcnt(0)
+    cluster.cluster_signal_once_per_wg()
+    cluster.cluster_wait()
+    out[b, t] = cells[63 - t]
+
+
+@flyc.jit
+def meeting(src: fx.Tensor, out: fx.Tensor, mask: fx.Int32):
+    meeting_kernel(src, out, mask).launch(grid=8, block=64, cluster=2)
+
+
+@pytest.mark.parametrize("mask", [0, 0b10, 0b11])
+def test_blocks_of_a_cluster_meet(mask: int, gpu: Any, rng: np.random.Generator):
+    """A block of two waves signals its cluster once, behind both; what the first copies is there for the mask."""
+    gpu("gfx1250")
+    src, out = rng.standard_normal(4 * 64).astype("f4"), np.zeros((8, 64), "f4")
+    meeting(src, out, mask)
+    for b in range(8):
+        there = src.reshape(4, 64)[b // 2, ::-1] if (mask or 1) >> b % 2 & 1 else -np.ones(64)
+        np.testing.assert_array_equal(out[b], there)

@@ -14,6 +14,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import flydsl.compiler as flyc
+import flydsl.expr as fx
 from flydsl.errors import LaunchError
 from flydsl.kernels import matmul
 
@@ -110,7 +112,7 @@ def test_tiles(given: dict[str, Any], seed: int):
 def test_what_is_odd_is_refused():
     values = registers(0, 0, 4, (4, 4, 0, 0, 0), (4, 4, 0, 0, 0), (1, 4, 0, 0, 0), None)
     broken = {
-        "not valid": (0, 0), "type is 0": (3, 0), "other blocks": (4, values[4] | 3), "a tile of": (7, 0),
+        "not valid": (0, 0), "type is 0": (3, 0), "copies for blocks": (4, values[4] | 2), "a tile of": (7, 0),
         "iterations": (4, values[4] | 1 << 19), "of shared memory": (1, 1000),
     }  # fmt: skip
     for what, (at, word) in broken.items():
@@ -118,6 +120,41 @@ def test_what_is_odd_is_refused():
         w.s[at] = word
         with pytest.raises(IsaError, match=what):
             line_of(parse(LOAD), CONTEXT, {}).step(w)
+
+
+@flyc.kernel
+def alone_kernel(src: fx.Tensor, dst: fx.Tensor, mover: fx.Constexpr[bool]):
+    """A wave turns rows and has no barrier to wait at; the mover uses the same place again and again."""
+    lane, row = fx.thread_idx.x, fx.make_layout(32, 1)
+    cells = fx.SharedAllocator().allocate(fx.Array[fx.Float32, 96, 16]).peek().ptr
+    for i in fx.range_constexpr(3):
+        source = fx.get_iter(src) + i * 32
+        if fx.const_expr(mover):
+            atom = fx.rocdl.cdna5.make_tdm_atom(fx.Float32, 1)
+            fx.copy_atom_call(atom, fx.make_view(source, row), fx.make_view(cells, row))
+            fx.rocdl.s_wait_tensorcnt(0)
+            cells[lane] = cells[31 - lane]
+            fx.copy_atom_call(atom, fx.make_view(cells, row), fx.make_view(fx.get_iter(dst) + i * 32, row))
+            fx.rocdl.s_wait_tensorcnt(0)
+        else:
+            fx.rocdl.cluster_load_async_to_lds(source + lane, cells + (i * 32 + lane), 4)
+            fx.rocdl.s_wait_asynccnt(0)
+            dst[i, lane] = cells[i * 32 + 31 - lane]
+
+
+@flyc.jit
+def alone(src: fx.Tensor, dst: fx.Tensor, mover: fx.Constexpr[bool]):
+    alone_kernel(src, dst, mover).launch(grid=1, block=32)
+
+
+@pytest.mark.parametrize("mover", [True, False])
+def test_a_wave_alone(mover: bool, gpu: Callable[[str], Any], rng: np.random.Generator):
+    """LLVM knows neither what the mover touches nor what a wait is for."""
+    gpu("gfx1250")
+    for _ in range(3):
+        src, dst = rng.standard_normal((3, 32)).astype("f4"), np.zeros((3, 32), "f4")
+        alone(src, dst, mover)
+        np.testing.assert_array_equal(dst, src[:, ::-1])
 
 
 @pytest.mark.parametrize("gone", ["s_wait_tensorcnt", "s_wait_dscnt", "s_barrier_wait"])

@@ -49,6 +49,26 @@ class Event:
 
 
 @dataclass(eq=False)
+class Cluster:
+    """Blocks that start together and can meet."""
+
+    count: int
+    blocks: list[Block] = field(default_factory=list["Block"])
+    """By their number in the cluster."""
+    come: set[Block] = field(default_factory=set["Block"])
+    meetings: int = 0
+    """How often all have come."""
+
+    def signal(self, block: Block) -> None:
+        if block in self.come:
+            raise IsaError("a block signals its cluster twice")
+        self.come.add(block)
+        if len(self.come) == self.count:
+            self.come.clear()
+            self.meetings += 1
+
+
+@dataclass(eq=False)
 class Block:
     """What waves of a block share."""
 
@@ -60,6 +80,7 @@ class Block:
     scalars: Cache = field(default_factory=Cache)
     everyone: list[Cache] = field(default_factory=list[Cache])
     """Those of all blocks of the launch."""
+    cluster: Cluster = field(default_factory=lambda: Cluster(1))
 
 
 class Wave:
@@ -83,8 +104,12 @@ class Wave:
         self.scratch: Bytes = np.zeros((lanes, 0), np.uint8)
         self.state = "ready"
         self.mode = 0
+        self.place_in_cluster = 0
+        """A hardware register: from bit 21 on the number of the block in its cluster, from bit 6 whether it has one."""
         self.executed = 0
         self.signalled = False
+        self.met = 0
+        """How many meetings of the cluster the wave has waited for."""
         self.pending: dict[int, Event] = {}
         self.queues: dict[str, list[Event]] = {}
         self._order: list[Event] = []

@@ -22,6 +22,7 @@ from typing import (
 from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError, PortabilityWarning
 from ..expr.emit.trace import maybe_current
 from ..expr.numeric import Numeric
+from ..llvm.stub_abi import CLUSTER_ATTRIBUTE
 from ..target import families, since
 from .diagnostics import user_frames_only
 from .frontend.ast_rewriter import RewrittenFunction, rewrite_function
@@ -260,6 +261,8 @@ class KernelLauncher:
         if clusters is not None:
             attributes.update(_cluster_attribute(kernel.__qualname__, frame.target, clusters))
         switches = _switches(kernel.__qualname__, frame.target, pdl, cooperative)
+        if clusters is not None and "rocdl.cluster_dims" in attributes and any(c != 1 for c in clusters):
+            switches.append(CLUSTER_ATTRIBUTE)
         taken = tracing.given_to(frame, flat)
         made = tracing.trace_kernel(
             tracer,
@@ -301,7 +304,7 @@ class KernelLauncher:
 
 
 def _cluster_attribute(name: str, target: GPUTarget, clusters: list[object]) -> dict[str, Attribute]:
-    """The extents of clusters are a property of the code: the plain launch entry then starts clusters of that size."""
+    """The extents of clusters are a property of the code; CUDA's launch goes by that, HIP's has to be told as well."""
     amd = target.has("amd") and not target.on_host
     if not amd and not target.on_host and not target.has("nvidia"):
         return {}

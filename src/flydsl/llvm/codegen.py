@@ -26,6 +26,15 @@ NVPTX_TRIPLE = "nvptx64-nvidia-cuda"
 Output = Literal["object", "assembly"]
 
 
+def code_level(triple: str, level: int) -> int:
+    """The level of code generation at a level of optimisation.
+
+    LLVM's code generator for AMD GPUs needs passes that it leaves out at level 0: without them it ends the process at
+    a quotient and a remainder of the same 16-bit integers.
+    """
+    return max(level, 1) if triple.startswith("amdgcn") else level
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceTarget:
     """Everything the code generator is told about a target."""
@@ -63,8 +72,9 @@ class DeviceTarget:
         return self.is_amdgpu or self.triple.startswith("nvptx")
 
     def machine(self, opt_level: int) -> TargetMachine:
+        level = code_level(self.triple, opt_level)
         return binding.target_machine(
-            self.triple, self.cpu, self.features, opt_level=opt_level, reloc=self.reloc, codemodel=self.codemodel
+            self.triple, self.cpu, self.features, opt_level=level, reloc=self.reloc, codemodel=self.codemodel
         )
 
     def data_layout(self) -> str:
@@ -356,7 +366,8 @@ def _emit_object_with_llc(code: DeviceCode) -> bytes:
     with tempfile.TemporaryDirectory(prefix="flydsl-llc-") as folder:
         source, out = Path(folder, "in.bc"), Path(folder, "out.o")
         source.write_bytes(code.bitcode)
-        args = [f"-O{code.opt_level}", "-filetype=obj", f"-mtriple={target.triple}", f"-mcpu={target.cpu}"]
+        level = code_level(target.triple, code.opt_level)
+        args = [f"-O{level}", "-filetype=obj", f"-mtriple={target.triple}", f"-mcpu={target.cpu}"]
         if target.features:
             args.append(f"-mattr={target.features}")
         tools.run_tool(llc, [*args, str(source), "-o", str(out)], cwd=folder)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from flydsl.errors import CodegenPassError
 from flydsl.llvm import tools
-from flydsl.llvm.codegen import DeviceTarget
+from flydsl.llvm.codegen import DeviceTarget, code_level
 
 POINTS = ("after-isel", "pre-ra", "pre-ra-sched", "post-ra", "pre-sched2", "pre-emit", "pre-emit2")
 """Named points of code generation, in the order they are reached."""
@@ -61,7 +61,7 @@ def anchor(point: str, triple: str, level: int) -> Anchor | None:
     if table is None:
         raise CodegenPassError(f"unknown point {point!r}; there are: {', '.join(POINTS)}")
     kind = family(triple)
-    keys = (*((f"{kind} O0", "O0") if level == 0 else ()), kind, "")
+    keys = (*((f"{kind} O0", "O0") if code_level(triple, level) == 0 else ()), kind, "")
     text = next((table[key] for key in keys if key in table), "")
     if not text:
         return None
@@ -244,7 +244,7 @@ Rewrite = Callable[[str], str]
 
 def target_arguments(target: DeviceTarget, level: int) -> list[str]:
     """What `llc` and `fly-llc` are told of a target."""
-    args = [f"-O{level}", f"-mtriple={target.triple}", f"-mcpu={target.cpu}"]
+    args = [f"-O{code_level(target.triple, level)}", f"-mtriple={target.triple}", f"-mcpu={target.cpu}"]
     if target.features:
         args.append(f"-mattr={target.features}")
     if target.reloc != "default":

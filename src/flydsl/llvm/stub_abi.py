@@ -18,6 +18,9 @@ SIDE_BUFFERS_DONE_SYMBOL = "fly_launched_with_side_buffers"
 SIDE_BUFFERS_ATTRIBUTE = "fly.side_buffers"
 """Attribute of a `gpu.func` that declares side buffers, one text of JSON each, and of its launches."""
 
+CLUSTER_ATTRIBUTE = "fly.cluster"
+"""Attribute of a launch whose driver has to be told of clusters: HIP's. CUDA's goes by what the code says."""
+
 FAILURE_BYTES = 64
 """The failure record: kernel index, grid x y z, block x y z, shared bytes, 64 bits each."""
 

@@ -41,14 +41,26 @@ def barrier(inst: Instruction, ctx: Context) -> Step:
     return step
 
 
-@instruction("s_barrier_signal")
-def barrier_signal(inst: Instruction, ctx: Context) -> Step:
-    if inst.operands[0] != "-1":
+def _which(inst: Instruction) -> int:
+    """The barrier of the block is -1, that of the cluster -3."""
+    number = int(inst.operands[0], 0)
+    number -= 0x10000 if number & 0x8000 and number > 0 else 0
+    if number not in (-1, -3):
         raise IsaError("a named barrier")
+    return number
+
+
+@instruction("s_barrier_signal", "s_barrier_signal_isfirst")
+def barrier_signal(inst: Instruction, ctx: Context) -> Step:
+    if _which(inst) == -3:
+        return lambda w: w.block.cluster.signal(w.block)
+    tells = inst.mnemonic.endswith("isfirst")
 
     def step(w: Wave) -> None:
         if w.signalled:
             raise IsaError("a wave signals a barrier twice before it waits")
+        if tells:
+            w.scc = int(not any(other.signalled for other in w.block.waves))
         w.signalled = True
 
     return step
@@ -56,6 +68,14 @@ def barrier_signal(inst: Instruction, ctx: Context) -> Step:
 
 @instruction("s_barrier_wait")
 def barrier_wait(inst: Instruction, ctx: Context) -> Step:
+    if _which(inst) == -3:
+
+        def meet(w: Wave) -> None:
+            w.state = "cluster"
+            w.met += 1
+
+        return meet
+
     def step(w: Wave) -> None:
         if not w.signalled:
             raise IsaError("a wave waits for a barrier that it has not signalled")
@@ -110,9 +130,16 @@ def get_register(inst: Instruction, ctx: Context) -> Step:
         "HW_REG_HW_ID",
         "HW_REG_XCC_ID",
         "HW_REG_HW_ID1",
+        "HW_REG_IB_STS2",
     ):
         raise IsaError("a hardware register")
     write = write_scalar(ctx.operand(inst.operands[0]))
     offset, width = int(name[2] or 0), int(name[3] or 32)
-    mode = "MODE" in name[1]
-    return lambda w: write(w, (w.mode if mode else w.number) >> offset & (1 << width) - 1)
+    which = name[1]
+
+    def value(w: Wave) -> int:
+        if which == "HW_REG_IB_STS2":
+            return w.place_in_cluster
+        return w.mode if "MODE" in which else w.number
+
+    return lambda w: write(w, value(w) >> offset & (1 << width) - 1)

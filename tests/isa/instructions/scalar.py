@@ -195,6 +195,7 @@ _ONE: dict[str, tuple[Callable[[int], int], bool]] = {
     **{f"s_ctz_i32_b{n}": (_first, False) for n in (32, 64)},
     **{f"s_flbit_i32_b{n}": ((lambda x, n=n: _leading(x, n)), False) for n in (32, 64)},
     **{f"s_clz_i32_u{n}": ((lambda x, n=n: _leading(x, n)), False) for n in (32, 64)},
+    **dict.fromkeys(("s_flbit_i32", "s_cls_i32"), ((lambda x: _leading(x ^ -(x >> 31) & M32, 32)), False)),
     **{f"s_brev_b{n}": ((lambda x, n=n: _flip(x, n)), False) for n in (32, 64)},
     "s_sext_i32_i8": (lambda x: _signed(x & 0xFF, 8) & M32, False),
     "s_sext_i32_i16": (lambda x: _signed(x & 0xFFFF, 16) & M32, False),

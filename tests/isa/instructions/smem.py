@@ -32,12 +32,13 @@ def _load(inst: Instruction, ctx: Context) -> Step:
         number = int(given.text, 0)
         offset += number
     scalar = read_scalar(given) if given is not None and not constant else None
+    scale = size if "scale_offset" in inst.modifiers else 1
     registers = tuple(SCALAR + first.index + at for at in range(count))
     # Special registers keep their meaning when they are loaded.
     writes = [write_scalar(type(first)("s", first.index + at, 1)) for at in range(count)]
 
     def step(w: Wave) -> None:
-        at = offset + (0 if scalar is None else scalar(w))
+        at = offset + (0 if scalar is None else scalar(w) * scale)
         where = (start(w) & ((1 << 48) - 1 if buffer else (1 << 64) - 1)) + at
         if not small:
             where &= ~3

@@ -32,6 +32,8 @@ class Tile(NamedTuple):
     gap: int
     rows: tuple[int, ...] | None
     """The numbers of the rows that are gathered."""
+    mask: int
+    """Blocks of the cluster that a load is for; none: the own one."""
 
 
 def _bits(words: list[int], low: int, count: int) -> int:
@@ -47,7 +49,7 @@ def described(groups: list[list[int]], text: str) -> Tile:
         raise IsaError(f"{text}: the descriptor is not valid")
     if first[3] >> 30 != 2:
         raise IsaError(f"{text}: the descriptor's type is {first[3] >> 30}")
-    for low, count, what in ((0, 16, "copies for other blocks"), (18, 1, "a barrier"), (19, 1, "iterations")):
+    for low, count, what in ((18, 1, "a barrier"), (19, 1, "iterations")):
         if _bits(second, low, count):
             raise IsaError(f"{text}: {what} in the descriptor")
     rows: tuple[int, ...] | None = None
@@ -74,6 +76,7 @@ def described(groups: list[list[int]], text: str) -> Tile:
         4 << _bits(second, 22, 3) + 1 if pads else 0,
         4 * (_bits(second, 25, 7) + 1) if pads else 0,
         rows,
+        _bits(second, 0, 16),
     )
 
 
@@ -110,11 +113,15 @@ def move(inst: Instruction, ctx: Context) -> Step:
         if there.min() < 0 or there.max() + tile.size > limit:
             raise IsaError(f"{inst.text}: byte {int(there.max())} of {limit} of shared memory")
         at = addresses[inside].view(np.uint64)
+        if tile.mask >> max(1, len(w.block.cluster.blocks)):
+            raise IsaError(f"{inst.text}: copies for blocks {tile.mask:#b} of {len(w.block.cluster.blocks)}")
+        blocks = [b for n, b in enumerate(w.block.cluster.blocks) if tile.mask >> n & 1] if tile.mask else [w.block]
 
         def load() -> None:
             data = np.zeros((len(there), tile.size), np.uint8)
             data[inside] = w.read(at, tile.size, inst.text, None)
-            w.block.lds[there[:, None] + span] = data
+            for block in blocks:
+                block.lds[there[:, None] + span] = data
 
         def store() -> None:
             w.write(at, w.block.lds[there[inside][:, None] + span], inst.text)

@@ -192,6 +192,11 @@ _ROWS: dict[str, Row] = {
         "u32 u32",
         lambda a, b: (_u64(a & 0xFFFFFF) * _u64(b & 0xFFFFFF) >> U64(32)).astype(U32),
     ),
+    "v_mul_hi_i32_i24": (
+        "u32",
+        "u32 u32",
+        lambda a, b: (np.asarray(_sign24(a), np.int64) * np.asarray(_sign24(b), np.int64) >> 32).astype(U32),
+    ),
     "v_mad_u32_u24": ("u32", "u32 u32 u32", lambda a, b, c: (a & 0xFFFFFF) * (b & 0xFFFFFF) + c),
     "v_mad_i32_i24": ("u32", "u32 u32 u32", lambda a, b, c: (_sign24(a) * _sign24(b)).astype(U32) + c),
     "v_mad_u32_u16": ("u32", "u16 u16 u32", lambda a, b, c: np.asarray(a, U32) * np.asarray(b, U32) + c),

@@ -250,6 +250,26 @@ def to_lds(inst: Instruction, ctx: Context, size: int, place: Place, rsrc: Opera
     return step
 
 
+def async_to_lds(inst: Instruction, ctx: Context, where: Operand, size: int, place: Place) -> Step:
+    """To the places that the lanes name; `cluster_`: for the blocks of a cluster in M0, of which there is one here."""
+    offset = inst.number("offset")
+
+    def step(w: Wave) -> None:
+        if inst.mnemonic.startswith("cluster_") and int(w.s[M0]) & 0xFFFF not in (0, 1):
+            raise IsaError(f"{inst.text}: copies for other blocks")
+        lanes: Lanes = np.flatnonzero(w.mask)
+        addresses, _ = place(w, lanes)
+        targets: Lanes = w.v[where.index][lanes].astype(np.int64) + offset
+        low, high = _span(addresses, size)
+
+        def act() -> None:
+            lds_write(w, targets, w.read(addresses, size, inst.text, None), inst.text)
+
+        w.issue(Event("async", inst.text, act, None, (), low, high), "asynccnt")
+
+    return step
+
+
 # --- instructions by name ---------------------------------------------------------------------------------------------
 
 
@@ -259,6 +279,10 @@ def _global(inst: Instruction, ctx: Context) -> Step:
     if what.startswith("load_lds_"):
         size = FORMS[what.removeprefix("load_lds_")].size
         return to_lds(inst, ctx, size, _global_place(inst, ctx.operand(words[0]), words[1], size, ctx), None)
+    if what.startswith("load_async_to_lds_"):
+        size = FORMS[what.removeprefix("load_async_to_lds_")].size
+        place = _global_place(inst, ctx.operand(words[1]), words[2], size, ctx)
+        return async_to_lds(inst, ctx, ctx.operand(words[0]), size, place)
     if what.startswith("load_"):
         form = FORMS[what.removeprefix("load_")]
         place = _global_place(inst, ctx.operand(words[1]), words[2], form.size, ctx)
@@ -321,6 +345,8 @@ _NAMES = (
 for _name in _NAMES:
     MAKERS[f"global_{_name}"] = _global
     MAKERS[f"buffer_{_name}"] = _buffer_access
+for _name in (f"load_async_to_lds_{form}" for form in ("b8", "b32", "b64", "b128")):
+    MAKERS[f"global_{_name}"] = MAKERS[f"cluster_{_name}"] = _global
 
 
 @instruction(

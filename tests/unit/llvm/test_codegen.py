@@ -102,6 +102,25 @@ def test_bad_level(level: int):
         compile_device("", DeviceTarget.host(), level)
 
 
+@pytest.mark.parametrize("op", ["udiv urem", "sdiv srem"])
+def test_quotient_and_remainder_of_small_integers_without_optimisations(op: str):
+    """What LLVM's code generator for AMD GPUs cannot do at its own level 0: it ends the process."""
+    div, rem = op.split()
+    ir = f"""
+define amdgpu_kernel void @k(ptr addrspace(1) %p, ptr addrspace(1) %q) {{
+  %a = load i16, ptr addrspace(1) %p
+  %b = load i16, ptr addrspace(1) %q
+  %d = {div} i16 %a, %b
+  %r = {rem} i16 %a, %b
+  store i16 %d, ptr addrspace(1) %p
+  store i16 %r, ptr addrspace(1) %q
+  ret void
+}}
+"""
+    code = compile_device(ir, DeviceTarget.amdgpu("gfx942"), 0)
+    assert code.object and "s_endpgm" in code.asm
+
+
 def test_alwaysinline_is_inlined_at_every_level():
     ir = """define internal i32 @twice(i32 %x) alwaysinline {
   %y = add i32 %x, %x

@@ -196,7 +196,7 @@ def test_command_lines():
 def test_points_that_do_not_exist():
     assert mir.anchor("pre-sched2", codegen.NVPTX_TRIPLE, 2) is None
     with pytest.raises(CodegenPassError, match="pre-ra-sched.*does not exist.*O0; nearest: pre-ra, post-ra"):
-        mir.require_anchor("pre-ra-sched", codegen.AMDGPU_TRIPLE, 0)
+        mir.require_anchor("pre-ra-sched", codegen.NVPTX_TRIPLE, 0)
     with pytest.raises(CodegenPassError, match="unknown point"):
         mir.anchor("nowhere", codegen.AMDGPU_TRIPLE, 2)
 

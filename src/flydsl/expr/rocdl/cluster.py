@@ -9,7 +9,6 @@ from ...target import families
 from ..atomics import AtomicOrdering, memory_fence
 from ..gpu import block_idx, lane_id
 from ..numeric import Boolean, Int32
-from . import schedule
 from .target import amd_target
 
 
@@ -139,14 +138,14 @@ def is_wave_leader() -> Boolean:
 def cluster_signal_once_per_wg() -> None:
     """Say that the workgroup has come; `cluster_wait` then waits for the others of the cluster.
 
-    On the cpu stack the whole meeting happens in `cluster_wait`.
+    What was written before is seen by who has waited. The meeting itself happens in `cluster_wait`: a workgroup signals
+    its cluster once, which no wave of it can do before the others have come.
 
     >>> flyc.evaluate(lambda: fx.rocdl.cluster.cluster_signal_once_per_wg(), target="cpu:gfx1250")
     """
     if amd_target("fx.rocdl.cluster.cluster_signal_once_per_wg").on_host:
         return
     memory_fence(syncscope="cluster", ordering=AtomicOrdering.Release)
-    schedule.s_barrier_signal(CLUSTER_BARRIER_ID)
 
 
 def cluster_wait() -> None:
@@ -157,11 +156,7 @@ def cluster_wait() -> None:
     ...     fx.rocdl.cluster.cluster_wait()
     >>> flyc.evaluate(meet, target="cpu:gfx1250")
     """
-    if amd_target("fx.rocdl.cluster.cluster_wait").on_host:
-        barrier()
-        return
-    schedule.s_barrier_wait(CLUSTER_BARRIER_ID)
-    memory_fence(syncscope="cluster", ordering=AtomicOrdering.Acquire)
+    barrier()
 
 
 def cluster_barrier() -> None:

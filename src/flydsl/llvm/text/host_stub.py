@@ -6,7 +6,7 @@ addresses of the arguments' storages. Geometry is computed here, and the driver'
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from xdsl.dialects import func
@@ -18,6 +18,7 @@ from ...lowering.rules.func_rules import PRINTS
 from ...lowering.rules.math_rules import INTRINSICS, math_rules
 from ..stub_abi import (
     BAD_GEOMETRY,
+    CLUSTER_ATTRIBUTE,
     EXTENDED_LAUNCH_SYMBOL,
     LAUNCH_SYMBOL,
     SIDE_BUFFER_SYMBOL,
@@ -54,7 +55,10 @@ declare i32 @{SIDE_BUFFER_SYMBOL}(i32, i32, i64, i64, i64, i64, i64, i64, ptr, p
 declare i32 @{SIDE_BUFFERS_DONE_SYMBOL}(i32, ptr)
 """
 ATTRIBUTES = {"fly.cooperative": 2, "fly.pdl": 6}
-"""Attributes of a launch that are on or off, and their numbers for CUDA's driver."""
+"""Attributes of a launch that are on or off, and their numbers for the drivers."""
+_ON = ("1",)
+_CLUSTER = 4
+"""The number of the extents of a cluster."""
 
 
 class _Extended(NamedTuple):
@@ -64,18 +68,24 @@ class _Extended(NamedTuple):
     text: str
 
 
-def _extended(numbers: Sequence[int]) -> _Extended:
-    name = "checked_launch_" + "_".join(map(str, numbers))
-    on = f"[16 x i32] [i32 1{', i32 0' * 15}]"
-    entries = ", ".join(f"%attribute {{ i32 {n}, i32 0, {on} }}" for n in numbers)
-    table = f"@{name}.attributes = private constant [{len(numbers)} x %attribute] [{entries}], align 8\n"
-    values = [*(f"i32 %{d}.32" for d in _DIMENSIONS), "ptr %stream", f"ptr @{name}.attributes", f"i32 {len(numbers)}"]
+def _extended(given: Mapping[int, Sequence[str]]) -> _Extended:
+    name = "checked_launch_" + "_".join(
+        "x".join((str(n), *(words if words != _ON else ()))) for n, words in given.items()
+    )
+    entries = ", ".join(f"%attribute {{ i32 {n}, i32 0, {_words(words)} }}" for n, words in given.items())
+    table = f"@{name}.attributes = private constant [{len(given)} x %attribute] [{entries}], align 8\n"
+    values = [*(f"i32 %{d}.32" for d in _DIMENSIONS), "ptr %stream", f"ptr @{name}.attributes", f"i32 {len(given)}"]
     lines = ["  %config = alloca %config, align 8"]
     for i, value in enumerate(values):
         lines.append(f"  %field{i} = getelementptr %config, ptr %config, i32 0, i32 {i}")
         lines.append(f"  store {value}, ptr %field{i}")
     lines.append(f"  %status = call i32 @{EXTENDED_LAUNCH_SYMBOL}(ptr %config, ptr %fn, ptr %params, ptr null)")
     return _Extended(name, table + _checked_launch(name, "\n".join(lines)))
+
+
+def _words(words: Sequence[str]) -> str:
+    """The value of an attribute."""
+    return f"[16 x i32] [{', '.join(f'i32 {word}' for word in (*words, *('0',) * (16 - len(words))))}]"
 
 
 def _checked_launch(name: str, call: str) -> str:
@@ -193,7 +203,7 @@ class HostAbi(Abi):
             )
             at = f.pure(f"getelementptr ptr, ptr {params}, i32 {len(args) + which}")
             f.line(f"store ptr {cell}, ptr {at}")
-        entry = self._entry(op)
+        entry = self._entry(op, [f.names[v] for v in parts.cluster])
         self._leave_on_failure(f, f"call i32 @{entry}(ptr %slots, i32 {index}, {geometry}, ptr {stream}, ptr {params})")
         if extra:
             self.side_buffers = True
@@ -211,12 +221,14 @@ class HostAbi(Abi):
         f.line(f"ret i32 {status}")
         f.start(after)
 
-    def _entry(self, op: gpu.LaunchFuncOp) -> str:
+    def _entry(self, op: gpu.LaunchFuncOp, cluster: Sequence[str]) -> str:
         """Name of the function that does this launch."""
-        numbers = [number for name, number in ATTRIBUTES.items() if name in op.attributes]
-        if not numbers:
+        given: dict[int, Sequence[str]] = {n: _ON for name, n in ATTRIBUTES.items() if name in op.attributes}
+        if CLUSTER_ATTRIBUTE in op.attributes:
+            given[_CLUSTER] = cluster
+        if not given:
             return "checked_launch"
-        made = _extended(numbers)
+        made = _extended(given)
         self.extended[made.name] = made.text
         return made.name
 

@@ -20,7 +20,7 @@ from ...lowering.rebuild import Handler
 from ...target import USUAL, features_of, warp_size_of
 from ..base import Form, Part, Pass
 from .convert_fly import FlyConversion
-from .rocdl_async_marks import is_mark, resolve
+from .rocdl_async_marks import before, behind, intrinsic_of, is_mark, resolve
 
 
 class Conversion(FlyConversion):
@@ -36,9 +36,23 @@ class Conversion(FlyConversion):
         """Whether the function under way marks copies into shared memory."""
 
     def copy(self, op: Operation) -> None:
-        if is_mark(op):
+        intrinsic = intrinsic_of(op)
+        if not intrinsic:
+            super().copy(op)
+            return
+        if is_mark(intrinsic):
             self._marked = True
+        before(self.b, intrinsic)
         super().copy(op)
+        behind(self.b, intrinsic)
+
+    def intrinsic(self, name: str, type_: Attribute | None, operands: Sequence[SSAValue]) -> SSAValue | None:
+        before(self.b, name)
+        return self.call_intrinsic(name, type_, operands)
+
+    def call_intrinsic(self, name: str, type_: Attribute | None, operands: Sequence[SSAValue]) -> SSAValue | None:
+        """Call an LLVM intrinsic that an atom is."""
+        return super().intrinsic(name, type_, operands)
 
     def fill(self, old: Region, entry: Block) -> Region:
         region = super().fill(old, entry)
@@ -71,13 +85,13 @@ class _Spelled(Conversion):
     def mark(self, module: ModuleOp) -> set[int]:
         return super().mark(module) - {id(op) for op in module.walk() if _has_state(op)}
 
-    def intrinsic(self, name: str, type_: Attribute | None, operands: Sequence[SSAValue]) -> SSAValue | None:
+    def call_intrinsic(self, name: str, type_: Attribute | None, operands: Sequence[SSAValue]) -> SSAValue | None:
         # The whole dialect is loaded here; the one-walk lowering does without.
         from ...lowering.rocdl_instructions import spelled
 
         made = spelled(self.b, name, type_, operands)
         if made is None:
-            return super().intrinsic(name, type_, operands)
+            return super().call_intrinsic(name, type_, operands)
         return made.results[0] if made.results else None
 
 
