@@ -38,7 +38,9 @@ def compile_call(
         "components": [list(c) for c in wanted.function.components],
     }
     try:
-        traced = trace_call(name, function, call.arguments, backend, hints=wanted.hints, known=known)
+        traced = trace_call(
+            name, function, call.arguments, backend, hints=wanted.hints, known=known, key=wanted.function
+        )
         wanted.function.note_outside(traced.outside.found, traced.outside.unrepeatable, traced=True)
         text = ""
         if traced_before is not None:
