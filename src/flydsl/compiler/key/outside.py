@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
@@ -30,6 +31,8 @@ class OutsideReads:
         self.found: dict[tuple[str, str], str] = {}
         self.unrepeatable: str = ""
         """What cannot be asked again to compare, if anything."""
+        self.drawn = False
+        """Whether random numbers were drawn meanwhile: the next ones are others."""
         self._busy = False
 
     def heard(self, kind: str, name: str, arguments: tuple[object, ...], options: Mapping[str, object]) -> None:
@@ -174,6 +177,17 @@ def _replace_readers() -> list[tuple[object, str, object]]:
     return before
 
 
+def _random_states() -> list[object]:
+    """Where the generators of random numbers are that everybody shares, by whatever way a trace reaches them."""
+    found: list[object] = []
+    if (python := sys.modules.get("random")) is not None:
+        found.append(python.getstate())
+    if (numpy := sys.modules.get("numpy.random")) is not None:
+        state = numpy.get_state(legacy=False)
+        found.append(repr({**state, "state": {name: bytes(part) for name, part in state["state"].items()}}))
+    return found
+
+
 _guard = Guard()
 _depth = [0]
 _before: list[tuple[object, str, object]] = []
@@ -188,11 +202,11 @@ def outside_reads() -> Generator[OutsideReads]:
         if _depth[0] == 1:
             os.environ.__class__ = _RecordedEnvironment
             _before[:] = _replace_readers()
-    recording.current = record
+    recording.current, states = record, _random_states()
     try:
         yield record
     finally:
-        recording.current = before
+        recording.current, record.drawn = before, _random_states()[: len(states)] != states
         with _guard:
             _depth[0] -= 1
             if _depth[0] == 0:

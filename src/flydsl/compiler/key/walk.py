@@ -342,7 +342,8 @@ class Walk(Images):
             module = sys.modules.get(full)
             spec = module.__spec__ if module is not None else importlib.util.find_spec(full)
             if module is None and (spec is None or not spec.origin or not self.whose.is_user(spec.origin, full)):
-                return self.external(full, ".".join(rest))
+                ours = spec is not None and origin_of(spec.origin or "") == "product"
+                return None if ours else self.external(full, ".".join(rest))
             loaded = module if module is not None else importlib.import_module(full)
         except (ImportError, ValueError):
             return self.simple(name, "missing", None)
