@@ -18,6 +18,7 @@ from typing import Any, cast
 from ... import config
 from ...expr.control import control_flow
 from ...ir.user_code import REGION_MARK
+from ..key.changes import unrecorded
 from ..logs import tell
 from .rewrite.source import FUTURE, FunctionSource, parse_definition, read_source, reject, rewriting
 from .rewrite.transform import ARM, ERROR, RUNTIME, Rewriter, load, runtime
@@ -88,7 +89,8 @@ def rewrite_function(fn: FunctionType) -> RewrittenFunction:
 
     Raises `DSLSyntaxError` for constructs that cannot be traced, `SourceUnavailableError` without source.
     """
-    source = read_source(fn)
+    with unrecorded():  # it counts by itself
+        source = read_source(fn)
     node = source.node
     with rewriting(source.filename):
         if "breakpoint" in source.text and "breakpoint" not in fn.__globals__:

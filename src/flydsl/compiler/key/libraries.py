@@ -24,6 +24,7 @@ from types import (
 from typing import TYPE_CHECKING, cast
 
 from flydsl.compiler.key.images import SCALARS
+from flydsl.compiler.key.outside import WATCHED
 
 if TYPE_CHECKING:
     from flydsl.compiler.key.walk import Walk
@@ -48,15 +49,19 @@ _CHANGING_MODULES = frozenset(("time", "secrets", "uuid", "socket", "_socket", "
 _CHANGING = frozenset(
     (
         *(("datetime", name) for name in ("datetime.now", "datetime.today", "datetime.utcnow", "date.today")),
-        *(
-            ("posix", name)
-            for name in ("getpid", "getcwd", "stat", "lstat", "access", "urandom", "times", "getloadavg")
-        ),
-        *(("genericpath", name) for name in ("exists", "isfile", "isdir", "getmtime", "getsize")),
-        ("builtins", "input"),
+        *(("posix", name) for name in ("getpid", "urandom", "times", "getloadavg", "umask")),
+        *(("_sqlite3", "connect"), ("sqlite3", "connect"), ("_io", "FileIO"), ("builtins", "input")),
     )
 )
 """Functions that may answer differently the next time."""
+_READING = frozenset(
+    (
+        *((module, name) for module in ("posix", "nt") for name in ("open", "listdir", "scandir", "stat", "lstat")),
+        *((module, name) for module in ("posix", "nt") for name in ("access", "readlink", "getcwd", "statvfs")),
+        *((module, name) for module in ("io", "_io") for name in ("open", "open_code")),
+    )
+)
+"""Functions that read from outside, which is recorded while tracing where they are called by their own names."""
 
 
 def callable_parts(walk: Walk, value: object, label: str) -> object:
@@ -102,6 +107,8 @@ def _built_in(walk: Walk, value: object, label: str) -> object:
 def _note_changing(walk: Walk, value: object, module: str, name: str, label: str) -> None:
     if any(value is each for each in _ANYTHING):
         walk.untracked(value, label, "it reaches anything in the process")
+    elif (module, name) in _READING and label not in WATCHED:
+        walk.untracked(value, label, "what it reads is seen under its own name only")
     elif module in _CHANGING_MODULES or (module, name) in _CHANGING:
         walk.untracked(value, label, "its answer may differ at every call")
 
@@ -136,6 +143,7 @@ def add_library_function(walk: Walk, fn: FunctionType) -> int:
 def add_library_class(walk: Walk, cls: type) -> int:
     if cls.__module__ == "decimal" and cls.__name__ == "Decimal":  # what it computes depends on its context
         _note_context(walk)
+    _note_changing(walk, cls, cls.__module__, cls.__qualname__, f"{cls.__module__}.{cls.__qualname__}")
     return walk.external(cls.__module__, cls.__qualname__)
 
 

@@ -324,6 +324,7 @@ class Walk(Images):
             value = self.look_up(vars(builtins), first)
             if isinstance(value, type) and value.__module__ == "builtins":
                 return None
+            module = module if value is MISSING else "builtins"
         return self.follow(value, rest, f"{module}.{first}")
 
     def look_up(self, space: Mapping[str, object], name: str) -> object:
