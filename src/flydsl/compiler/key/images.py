@@ -126,6 +126,8 @@ class Images:
         if (origin := typing.get_origin(value)) is not None:
             return ("generic", self.image(origin, label), self._many(typing.get_args(value), label))
         if (known := framework_value(value, kind)) is not None:
+            if getattr(value, "names", None):  # the fields of a dtype can be renamed in place
+                self.probes.append(lambda: framework_value(value, kind) == known)
             return (qualified_name(kind), self._many(known, label))
         return self._library_object(value, kind, label)
 
@@ -237,7 +239,7 @@ class Images:
 
 
 def _is_fixed(kind: type) -> bool:
-    return kind is _FIELD or kind.__module__.partition(".")[0] in _FIXED
+    return kind is _FIELD or (kind.__module__.partition(".")[0] in _FIXED and qualified_name(kind) != "decimal.Context")
 
 
 def _plain_iter(base: Any, value: object) -> Iterator[object]:

@@ -23,6 +23,7 @@ from types import (
 )
 from typing import TYPE_CHECKING, cast
 
+from flydsl.compiler.key import states
 from flydsl.compiler.key.images import SCALARS
 from flydsl.compiler.key.outside import WATCHED
 
@@ -45,11 +46,18 @@ _ANYTHING: tuple[object, ...] = (
     *(sys._getframe, sys._current_frames),  # pyright: ignore[reportPrivateUsage]
 )
 """By these, code reaches what no walk can follow."""
-_CHANGING_MODULES = frozenset(("time", "secrets", "uuid", "socket", "_socket", "select"))
+_CHANGING_MODULES = frozenset(("time", "secrets", "uuid", "socket", "_socket", "select", "gc"))
 _CHANGING = frozenset(
     (
         *(("datetime", name) for name in ("datetime.now", "datetime.today", "datetime.utcnow", "date.today")),
         *(("posix", name) for name in ("getpid", "urandom", "times", "getloadavg", "umask")),
+        *(("threading", name) for name in ("current_thread", "active_count", "enumerate", "get_ident")),
+        *(
+            ("_thread", "get_ident"),
+            ("_contextvars", "copy_context"),
+            ("signal", "getsignal"),
+            ("random", "SystemRandom"),
+        ),
         *(("_sqlite3", "connect"), ("sqlite3", "connect"), ("_io", "FileIO"), ("builtins", "input")),
     )
 )
@@ -86,6 +94,8 @@ def callable_parts(walk: Walk, value: object, label: str) -> object:
         return ("weak", walk.place(cast("weakref.ref[object]", value)(), label))
     if isinstance(value, operator.attrgetter | operator.methodcaller):
         walk.computed = True
+    if (logging := sys.modules.get("logging")) is not None and isinstance(value, logging.Logger):
+        return states.note_logger(walk, value)
     if isinstance(value, _BUILT_IN_CALLABLES):
         return _built_in(walk, value, label)
     return None
@@ -141,24 +151,8 @@ def add_library_function(walk: Walk, fn: FunctionType) -> int:
 
 
 def add_library_class(walk: Walk, cls: type) -> int:
-    if cls.__module__ == "decimal" and cls.__name__ == "Decimal":  # what it computes depends on its context
-        _note_context(walk)
     _note_changing(walk, cls, cls.__module__, cls.__qualname__, f"{cls.__module__}.{cls.__qualname__}")
     return walk.external(cls.__module__, cls.__qualname__)
-
-
-def _note_context(walk: Walk) -> None:
-    import decimal  # which is there: its class was met
-
-    def now() -> tuple[object, ...]:
-        context = decimal.getcontext()
-        return (context.prec, context.rounding, context.Emin, context.Emax, context.capitals, context.clamp)
-
-    before = now()
-    if before not in walk.alive:
-        walk.alive.append(before)
-        walk.probes.append(lambda: now() == before)
-    walk.simple("decimal.getcontext()", "value", before)
 
 
 def add_library_module(walk: Walk, module: ModuleType) -> int:

@@ -82,6 +82,9 @@ class OutsideReads:
             self._add("entries" if asked else "folder", "." if path is None else path)
         elif kind == "loader":
             self._add("file", given.get(1) if name.endswith("get_data") else getattr(given.get(0), "path", None))
+        elif kind == "seed":
+            if given.get(1 if name.endswith("seed") else 0, options.get("a", options.get("seed"))) is None:
+                self.unrepeatable = name  # it is taken from the clock or the system
         elif kind == "os.getcwd":
             self._note(kind, "")
         elif kind in _ASKED:
@@ -202,6 +205,7 @@ _READERS = (
     )),
     ("os.stat", "os", "access"),
     *(("answer", "os", name) for name in ("system", "popen", "posix_spawn", "statvfs")),
+    *(("seed", module, name) for module, name in (("random", "Random.seed"), ("numpy.random", "default_rng"))),
     ("answer", "subprocess", "Popen.__init__"),
     ("answer", "socket", "socket.__init__"),
 )  # fmt: skip

@@ -29,6 +29,7 @@ from flydsl.compiler.key.names import Chain, code_reads, code_record
 from flydsl.compiler.key.origin import origin_of, package_version
 from flydsl.compiler.key.ownership import Ownership
 from flydsl.compiler.key.product import environment_components
+from flydsl.compiler.key.states import Ask, note_state
 
 
 def function_key(
@@ -112,6 +113,8 @@ class Walk(Images):
         self.facts: set[tuple[int, str]] = set()
         self.values: dict[str, tuple[object, str]] = {}
         self.problems: list[Problem] = []
+        self.asked: set[Ask] = set()
+        """Of states of libraries."""
         self.quiet = 0
         """Inside objects of libraries what cannot be told counts by its class alone."""
         self.known = known
@@ -233,6 +236,8 @@ class Walk(Images):
             self.whose.of_class(kind) == "user" and not hasattr(kind, "__fly_cache_key__")
         ):
             return holders.add_object(self, value, label)
+        if kind.__module__ == "decimal":  # what numbers give depends on their context
+            note_state(self, "decimal", "Decimal")
         return None
 
     def decorated(self, value: object, record: Rewritten, label: str) -> int:
@@ -248,6 +253,7 @@ class Walk(Images):
         """A component for code that is not the user's: which, and of which version."""
         top = module.partition(".")[0]
         version = "" if top in sys.stdlib_module_names else package_version(top)
+        note_state(self, module, name)
         return self.simple(f"{module}:{name}", "external", (module, name, version, more))
 
     # -- functions ---------------------------------------------------------------------------------------
