@@ -90,10 +90,10 @@ def test_what_has_not_changed_comes_from_disk(changed: Outcome, folder: Path):
     assert again.cache["hits"] > 0.85 * len(again.rows)
 
 
-@pytest.mark.parametrize("seed", [16, *(pytest.param(s, marks=pytest.mark.slow) for s in range(3))])
+@pytest.mark.parametrize("seed", [16, *(pytest.param(s, marks=pytest.mark.slow) for s in range(2))])
 def test_random_chains(seed: int, tmp_path: Path):
     """Numbers that are reached through several steps, changed at random ones, edited, and left alone."""
-    chosen = ("--chains", "80" if seed == 16 else "600", "--seed", str(seed))
+    chosen = ("--chains", "80" if seed == 16 else "300", "--seed", str(seed))
     first = run(tmp_path, 7, "--changes", *chosen)
     assert first.wrong() == [] and len(first.effective()) > 80
     assert run(tmp_path, 8, *chosen).wrong() == []

@@ -126,4 +126,13 @@ CORNERS = (
     _corner('names of a dtype', "D=np.dtype([('a'*@V@,'i4')])\ndef value(): return len(D.names[0])", "D.names=('abc',)"),
     _corner('generator without a seed', "def value(): return @V@ + 0 * int(random.Random().random())\nimport random"),
     _corner('context of variables', "import contextvars\nV=contextvars.ContextVar('stale_v')\nV.set(@V@)\ndef value(): return {k.name: v for k, v in contextvars.copy_context().items()}['stale_v']", "V.set(91)"),
+    _corner('hasattr by a made name', "class C: pass\nO=C()\ndef value(): return @V@+hasattr(O,'_'.join(['a','b']))", 'O.a_b=1'),
+    _corner('get_type_hints', 'def f(a:int): pass\ndef value(): return @V@+len(typing.get_type_hints(f))', 'f.__annotations__={}'),
+    _corner('signature', 'import inspect\ndef f(a,b=3): pass\ndef value(): return @V@+len(inspect.signature(f).parameters)', 'f.__signature__=inspect.Signature()', 'del f.__signature__', 'f.__defaults__=None'),
+    _corner('attribute of a function found later', "def f(): pass\ndef value(): return getattr(f,'n',@V@)", 'f.n=91'),
+    _corner('pattern in an object', "import re\nclass C: pass\nO=C();O.p=re.compile('a'*@V@)\ndef value(): return len(O.p.pattern)", "O.p=re.compile('b')"),
+    _corner('Struct', "import struct\nS=struct.Struct('i'*@V@)\ndef value(): return S.size", "S=struct.Struct('q')"),
+    _corner('items of a dict', "D={'a':@V@}\nV=D.items()\ndef value(): return sum(v for _,v in V)", "D['b']=4"),
+    _corner('frompyfunc over a global', 'G=@V@\nU=np.frompyfunc(lambda a: a+G,1,1)\ndef value(): return int(U(1))', 'G=91'),
+    _corner('thread', "import threading,os\nos.environ['STALE_T']='@V@'\nB=[]\ndef value():\n  t=threading.Thread(target=lambda: B.__setitem__(slice(None),[int(os.environ['STALE_T'])]))\n  t.start();t.join()\n  return B[0]", "os.environ['STALE_T']='91'"),
 )

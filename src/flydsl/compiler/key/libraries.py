@@ -38,9 +38,15 @@ _BUILT_IN_CALLABLES = (
     ClassMethodDescriptorType,
 )
 _CONTAINERS = (tuple, list, dict, set, frozenset)
-_READERS: tuple[object, ...] = (getattr, vars, dir, eval, exec, operator.attrgetter, operator.methodcaller, copy.copy)
+_READERS: tuple[object, ...] = (
+    *(getattr, hasattr, vars, dir, eval, exec, operator.attrgetter, operator.methodcaller, copy.copy),
+)
+FACTS = frozenset(("__name__", "__qualname__", "__doc__", "__annotations__"))
+"""What functions tell of themselves."""
 _READING_MODULES = frozenset(("dataclasses", "copy", "pickle", "inspect", "pprint", "copyreg", "json"))
 """Their functions read attributes of what they are given by computed names."""
+_FACT_MODULES = frozenset(("inspect", "typing"))
+"""Theirs read what functions tell of themselves."""
 _ANYTHING: tuple[object, ...] = (
     *(builtins.__import__, importlib.import_module, sys.modules, gc.get_objects, gc.get_referrers),
     *(sys._getframe, sys._current_frames),  # pyright: ignore[reportPrivateUsage]
@@ -128,6 +134,8 @@ def add_library_function(walk: Walk, fn: FunctionType) -> int:
     module, name = fn.__module__ or "", fn.__qualname__
     if module in _READING_MODULES:
         walk.computed = True
+    if module in _FACT_MODULES:
+        walk.read |= FACTS
     _note_changing(walk, fn, module, name, f"{module}.{name}")
     held = fn.__dict__
     if "registry" in held and "dispatch" in held:  # functools.singledispatch
@@ -161,6 +169,8 @@ def add_library_module(walk: Walk, module: ModuleType) -> int:
 
     if module.__name__ in _READING_MODULES:
         walk.computed = True
+    if module.__name__ in _FACT_MODULES:
+        walk.read |= FACTS
     return holders.add_library_module(walk, module)
 
 

@@ -206,6 +206,7 @@ _READERS = (
     ("os.stat", "os", "access"),
     *(("answer", "os", name) for name in ("system", "popen", "posix_spawn", "statvfs")),
     *(("seed", module, name) for module, name in (("random", "Random.seed"), ("numpy.random", "default_rng"))),
+    ("answer", "threading", "Thread.start"),  # what it reads is not recorded
     ("answer", "subprocess", "Popen.__init__"),
     ("answer", "socket", "socket.__init__"),
 )  # fmt: skip

@@ -78,9 +78,6 @@ def rewritten(obj: object) -> Rewritten | None:
     return cast("_Decorated", obj).__fly_function__
 
 
-_FACTS = frozenset(("__name__", "__qualname__", "__doc__", "__annotations__"))
-
-
 class Walk(Images):
     """One computation of a key: the components found so far and the functions still to look into."""
 
@@ -304,7 +301,11 @@ class Walk(Images):
 
     def add_facts(self) -> None:
         """What code reads of functions beside calling them, where it names it."""
-        for name in sorted(_FACTS & self.read):
+        for fn, *_ in self.functions if self.computed else ():
+            if (id(fn), "__dict__") not in self.facts:  # also where there is nothing in it yet
+                self.facts.add((id(fn), "__dict__"))
+                self.image(fn.__dict__, fn.__qualname__)
+        for name in sorted(libraries.FACTS & self.read):
             for fn, *_ in list(self.functions):
                 if (id(fn), name) not in self.facts:
                     self.facts.add((id(fn), name))
