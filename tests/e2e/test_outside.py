@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import builtins
+import linecache
 import os
+import runpy
 import subprocess
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -33,6 +37,7 @@ def kernel_of(value):
         store(x)
         return int(x[0])
 
+    call.store = store  # type: ignore[attr-defined]
     return call
 
 
@@ -55,6 +60,105 @@ def test_a_file_counts_whatever_it_is_called(name: str, tmp_path: Path):
             return int(file.read())
 
     call = kernel_of(value)
+    assert [call(), call()] == [1, 1]
+    path.write_text("2")
+    assert [call(), call()] == [2, 2]
+
+
+def _number(path: Path, how: Callable[..., Any] = Path.open) -> int:
+    with how(path, "r+") as file:
+        return int(file.read())
+
+
+def _link(path: Path, target: str) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)
+
+
+QUESTIONS = {
+    "Path.exists": (lambda p: p.exists(), lambda p: None, lambda p: p.write_text("1")),
+    "Path.is_file": (lambda p: p.is_file(), lambda p: p.mkdir(), lambda p: (p.rmdir(), p.write_text("1"))),
+    "Path.is_dir": (lambda p: p.is_dir(), lambda p: None, lambda p: p.mkdir()),
+    "Path.stat": (lambda p: p.stat().st_size, lambda p: p.write_text("1"), lambda p: p.write_text("123")),
+    "Path.resolve": (lambda p: len(str(p.resolve())), lambda p: _link(p, "/a"), lambda p: _link(p, "/abc")),
+    "Path.readlink": (lambda p: len(str(p.readlink())), lambda p: _link(p, "/a"), lambda p: _link(p, "/abc")),
+    "os.path.exists": (lambda p: os.path.exists(p), lambda p: None, lambda p: p.write_text("1")),
+    "os.path.islink": (lambda p: os.path.islink(p), lambda p: p.write_text("1"), lambda p: _link(p, "/a")),
+    "os.path.getsize": (lambda p: os.path.getsize(p), lambda p: p.write_text("1"), lambda p: p.write_text("123")),
+    "os.path.getmtime": (
+        lambda p: int(os.path.getmtime(p)),
+        lambda p: (p.write_text("1"), os.utime(p, (5, 5))),
+        lambda p: os.utime(p, (9, 9)),
+    ),
+    "os.access": (lambda p: os.access(p, os.R_OK), lambda p: None, lambda p: p.write_text("1")),
+    "entries": (
+        lambda p: sum(entry.stat().st_size for entry in os.scandir(p)),
+        lambda p: (p.mkdir(), (p / "in").write_text("1")),
+        lambda p: (p / "in").write_text("123"),
+    ),
+    "read and write": (_number, lambda p: p.write_text("1"), lambda p: p.write_text("3")),
+    "numpy.loadtxt": (lambda p: int(np.loadtxt(p)), lambda p: p.write_text("1"), lambda p: p.write_text("3")),
+    "linecache": (
+        lambda p: (linecache.clearcache(), int(linecache.getline(str(p), 1)))[1],
+        lambda p: p.write_text("1"),
+        lambda p: p.write_text("3"),
+    ),
+    "runpy": (
+        lambda p: runpy.run_path(str(p))["n"],
+        lambda p: p.write_text("n = 1"),
+        lambda p: p.write_text("n = 3"),
+    ),
+    "os.environb": (
+        lambda p: int(os.environb[b"OUTSIDE_NUMBER"]),
+        lambda p: os.environ.update(OUTSIDE_NUMBER="1"),
+        lambda p: os.environ.update(OUTSIDE_NUMBER="3"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_what_is_asked_about_a_path_counts(name: str, tmp_path: Path):
+    ask, before, after = QUESTIONS[name]
+    path = tmp_path / "asked"
+    before(path)
+    call = kernel_of(lambda: int(ask(path)))
+    first = int(ask(path))
+    assert [call(), call(), call()] == [first] * 3
+    after(path)
+    assert int(ask(path)) != first
+    assert [call(), call(), call()] == [int(ask(path))] * 3
+
+
+def test_what_is_asked_about_a_path_hits_while_it_answers_the_same(tmp_path: Path):
+    path = tmp_path / "there"
+    path.write_text("1")
+    call = kernel_of(lambda: int(path.exists()))
+    assert [call() for _ in range(3)] == [1] * 3
+    path.write_text("34")
+    assert call() == 1 and call.store.cache_info().misses == 1  # type: ignore[attr-defined]
+
+
+def test_the_folder_of_the_process_counts_for_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for i in (1, 2):
+        (tmp_path / str(i)).mkdir()
+        (tmp_path / str(i) / "number").write_text(str(i))
+    monkeypatch.chdir(tmp_path / "1")
+    calls = [kernel_of(lambda: int(Path("number").read_text())), kernel_of(lambda: int(Path.cwd().name))]
+    for _ in range(2):
+        for i in (1, 2):
+            monkeypatch.chdir(tmp_path / str(i))
+            assert [call() for call in calls for _ in range(3)] == [i] * 6
+
+
+READ = open
+
+
+@pytest.mark.filterwarnings("ignore:.*is traced at every call")
+def test_a_reader_under_another_name_is_asked_each_time(tmp_path: Path):
+    """The names are replaced while something is traced, not the functions."""
+    path = tmp_path / "number"
+    path.write_text("1")
+    call = kernel_of(lambda: _number(path, READ))
     assert [call(), call()] == [1, 1]
     path.write_text("2")
     assert [call(), call()] == [2, 2]

@@ -90,6 +90,17 @@ def test_what_has_not_changed_comes_from_disk(changed: Outcome, folder: Path):
     assert again.cache["hits"] > 0.85 * len(again.rows)
 
 
+@pytest.mark.parametrize("seed", [16, *(pytest.param(s, marks=pytest.mark.slow) for s in range(2))])
+def test_random_chains(seed: int, tmp_path: Path):
+    """Numbers that are reached through several steps, changed at random ones, edited, and left alone."""
+    chosen = ("--chains", "80" if seed == 16 else "300", "--seed", str(seed))
+    first = run(tmp_path, 7, "--changes", *chosen)
+    assert first.wrong() == [] and len(first.effective()) > 80
+    assert run(tmp_path, 8, *chosen).wrong() == []
+    again = run(tmp_path, 7, *chosen)
+    assert again.wrong() == [] and again.cache["hits"] > 0.9 * len(again.rows)
+
+
 def test_an_uncached_process_agrees_with_the_oracle(folder: Path):
     for number in (7, 9):
         assert run(folder, number, "--only", "::12", FLYDSL_RUNTIME_ENABLE_CACHE="0").wrong() == []

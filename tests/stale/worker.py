@@ -1,6 +1,6 @@
 """Runs programs of the grammar in this process and prints what became of each change, as lines of JSON.
 
-    python -m tests.stale.worker FOLDER NUMBER [--changes] [--every] [--slice I/N] [--plant]
+    python -m tests.stale.worker FOLDER NUMBER [--changes] [--every] [--only SLICE] [--chains N --seed S] [--plant]
 
 Every program is called until it is warm and compared with plain Python; with `--changes` again after each change. With
 `--plant` the key does not look at attributes, which must be found.
@@ -18,17 +18,18 @@ from typing import Any
 
 import numpy as np
 
+from .chains import chains
 from .corners import CORNERS
 from .specials import SPECIALS
 from .ways import Program, programs
 
 
-def write(folder: Path, number: int, every: bool, only: slice) -> list[tuple[int, Program]]:
+def write(folder: Path, number: int, made: list[Program], only: slice) -> list[tuple[int, Program]]:
     """The modules of the programs on disk, with a number in place of `@V@`."""
     folder.mkdir(parents=True, exist_ok=True)
-    chosen = list(enumerate([*programs(every), *SPECIALS, *CORNERS]))[only]
-    for index, made in chosen:
-        for name, text in ((f"stale_p{index}", made.source), (f"stale_d{index}", made.dep)):
+    chosen = list(enumerate(made))[only]
+    for index, each in chosen:
+        for name, text in ((f"stale_p{index}", each.source), (f"stale_d{index}", each.dep)):
             (folder / f"{name}.py").write_text(
                 text.replace("@V@", str(number)).replace("@FOLDER@", str(folder.parent)).replace("@I@", str(index))
             )
@@ -87,13 +88,17 @@ def main() -> None:
     parser.add_argument("--every", action="store_true")
     parser.add_argument("--plant", action="store_true")
     parser.add_argument("--only", default="::", help="a slice of the programs")
+    parser.add_argument("--chains", type=int, default=0, help="so many random programs instead")
+    parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     if options.plant:
         plant_a_hole()
     os.environ["STALE_NUMBER"] = str(options.number)
     (options.folder.parent / "number.txt").write_text(str(options.number))
     only = slice(*(int(part) if part else None for part in options.only.split(":")))
-    chosen = write(options.folder, options.number, options.every, only)
+    every = [*programs(options.every), *SPECIALS, *CORNERS]
+    made = chains(options.chains, options.seed) if options.chains else every
+    chosen = write(options.folder, options.number, made, only)
     sys.dont_write_bytecode = True
     sys.path.insert(0, str(options.folder))
 

@@ -1,9 +1,16 @@
-"""Tracing and building the code of a call, one after the other."""
+"""Tracing and building the code of a call, one after the other.
+
+A trace may use up what it reads: the next number of an iterator, the last item of a list. Its code is that of one call,
+and the next one is traced again, but built only where it gives something else than traces before.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..config import keeps_places
+from .cache import lookup
 
 if TYPE_CHECKING:
     from .backends.base import BaseBackend
@@ -13,6 +20,27 @@ if TYPE_CHECKING:
     from .key.code_key import WantedCode
 
 
+class Step(NamedTuple):
+    """A trace that has changed what it reads: code of the state it found, and the state it left."""
+
+    wanted: WantedCode
+    text: str
+    left: object
+
+
+class Traces:
+    """What the traces of one function gave that must be traced again."""
+
+    def __init__(self) -> None:
+        self.built: dict[str, CompiledArtifact] = {}
+        self.last: Step | None = None
+        """The last one that changed what it reads."""
+
+    def clear(self) -> None:
+        self.built.clear()
+        self.last = None
+
+
 def compile_call(
     name: str,
     function: Callable[..., object],
@@ -20,11 +48,11 @@ def compile_call(
     backend: BaseBackend,
     wanted: WantedCode,
     key: str,
-    traced_before: dict[str, CompiledArtifact] | None = None,
+    traces: Traces,
 ) -> CompiledArtifact:
     """Trace and build; a mistake in user code is shown at its line.
 
-    With `traced_before` code is built only where no trace before gave the same IR.
+    `wanted.kept` then tells whether the code may answer other calls.
     """
     from ..ir.format_on_use import formats_on_use
 
@@ -38,13 +66,17 @@ def compile_call(
         "components": [list(c) for c in wanted.function.components],
     }
     try:
-        traced = trace_call(name, function, call.arguments, backend, hints=wanted.hints, known=known)
+        traced = trace_call(
+            name, function, call.arguments, backend, hints=wanted.hints, known=known, key=wanted.function
+        )
         wanted.function.note_outside(traced.outside.found, traced.outside.unrepeatable, traced=True)
-        text = ""
-        if traced_before is not None:
-            text = _text(traced, wanted)
-            if text in traced_before:
-                return traced_before[text]
+        text = _note_state(traced, wanted, call, traces)
+        problems = wanted.function.problems + call.problems
+        if wanted.before is not None or not wanted.kept:
+            made = traces.built.get(text) or (None if problems else lookup.find(text))
+            if made is not None:
+                traces.built[text] = made
+                return made
         with formats_on_use():  # stacks import their rules while they build
             made = compile_module(
                 traced.name,
@@ -58,18 +90,55 @@ def compile_call(
                 externs=traced.externs,
                 custom=wanted.passes,
             )
-        if traced_before is not None:
-            traced_before[text] = made
+        if not wanted.kept:
+            traces.built[text] = made
+            if not problems:
+                lookup.store(text, name, name, made, wanted.passes)
         return made
     except Exception as error:
         add_source_note(error)
         raise
 
 
-def _text(traced: Traced, wanted: WantedCode) -> str:
-    """A digest of what a trace gave."""
+def _note_state(traced: Traced, wanted: WantedCode, call: BoundCall, traces: Traces) -> str:
+    """Tell whether the code of a trace may be kept; gives the digest of what the trace gave where that is asked for.
+
+    A trace that fills a memo changes what it reads as well. The next one, which finds it filled, changes nothing and
+    gives the same: then the code may be kept of both.
+    """
+    before, after = _state(wanted, call, walked=True), _state(wanted, call, walked=False)
+    changed = after != before or traced.outside.drawn
+    wanted.kept = not (changed or wanted.function.problems or call.problems)
+    last, traces.last = traces.last, None
+    text = _text(traced, wanted, call) if last is not None or not wanted.kept else ""
+    if traced.outside.drawn or traced.outside.found or wanted.function.outside:
+        return text  # what an artifact says of its reads is of one trace
+    if changed:
+        traces.last = Step(wanted, text, after)
+    elif last is not None and wanted.kept and (last.text, last.left) == (text, before):
+        wanted.before = last.wanted
+    return text
+
+
+def _state(wanted: WantedCode, call: BoundCall, *, walked: bool) -> object:
+    """What the function and its compile-time objects were when they were walked, or are now."""
+    if walked:
+        return wanted.function.now.digest, None if call.told is None else call.told.digest
+    values = {name: call.given[name] for name in call.objects}
+    held = call.told is None or call.told.holds()
+    now = call.told if held else wanted.function.with_values(values)
+    return wanted.function.after(), None if now is None else now.digest
+
+
+def _text(traced: Traced, wanted: WantedCode, call: BoundCall) -> str:
+    """A digest of what a trace gave, and of all that shapes code beside it."""
     from ..ir.printer import print_ir
     from .key.cache_key import digest
+    from .key.product import environment_components
 
     linked = [(library.path, library.digest) for library in traced.externs.libraries.values()]
-    return digest((wanted.key, print_ir(traced.module), linked))
+    passes, _, _, *around = wanted.memory_key
+    plain = call.key if call.told is None else call.key[:-1]
+    text = print_ir(traced.module, debuginfo=keeps_places())
+    ours = [tuple(component) for component in environment_components()]
+    return digest(("trace", passes, around, plain, ours, text, linked))

@@ -30,7 +30,7 @@ from .call.load import LoadedCode, launch_place
 from .call.placement import check_capture
 from .call.warm import Served
 from .call.warm_calls import WarmCalls
-from .compile_call import compile_call
+from .compile_call import Traces, compile_call
 from .diagnostics import leaving, user_frames_only
 from .frontend.ast_rewriter import RewrittenFunction, rewrite_function
 from .frontend.signature import Signature, remember_locals
@@ -115,8 +115,7 @@ class JitFunction(Generic[P]):
         self._keys: dict[type | None, FunctionKey] = {}
         self._signatures: list[Signature] = []
         """The one that is current, shared with bound methods."""
-        self._traced: dict[str, CompiledArtifact] = {}
-        """Code that is traced at every call, by what the trace gave."""
+        self._traces = Traces()
         self.repeat: Served | None = None
         """The warm call that served last. Where it says that it did not launch, the function is to be called."""
         self._counts = [0, 0]
@@ -235,7 +234,7 @@ class JitFunction(Generic[P]):
         loaded.call(list(call.adapted.values()))
         # A plugin may be edited at any time, so with passes of the user every call looks at them again.
         keeps = self.owner is None and not explores and not _in_context()
-        if keeps and wanted.passes is None and not _problems(wanted, call):
+        if keeps and wanted.passes is None and wanted.kept:
             learned = self.warm.learn(wanted.memory_key, args, kwargs, call, loaded, wanted.function)
             self.repeat = learned or self.repeat
 
@@ -275,7 +274,7 @@ class JitFunction(Generic[P]):
         if problems:
             warn_untracked(problems, self.__qualname__)
             self._counts[1] += 1
-            return compile_call(self.__name__, self.rewritten.function, call, backend, wanted, wanted.key, self._traced)
+            return self.compile(wanted.key, wanted, call, backend)
         found = self._artifacts.get(wanted.memory_key)
         if found is not None:
             self._counts[0] += 1
@@ -289,9 +288,10 @@ class JitFunction(Generic[P]):
             if found is not None:
                 return found
             self._counts[1] += 1
-            found, from_disk, wanted = self._find_or_compile(wanted, call, backend)
-            if "fallback" not in found.metadata.get("notes", {}) and not _problems(wanted, call):
-                self._artifacts[wanted.memory_key] = found
+            found, from_disk, renewed = self._find_or_compile(wanted, call, backend)
+            wanted.kept = renewed.kept
+            if "fallback" not in found.metadata.get("notes", {}) and wanted.kept:
+                self._artifacts[renewed.memory_key] = found
                 self._bound_memory()
             notify(found, from_disk)
         return found
@@ -326,16 +326,18 @@ class JitFunction(Generic[P]):
             start = time.perf_counter()
             made = self.compile(key, wanted, call, backend)
             default_cache().count_compilation(time.perf_counter() - start)
-            if not _problems(wanted, call):
-                lookup.store(key, self.__name__, self.__qualname__, made, wanted.passes)
-        if not wanted.function.unchanged():
-            # The trace itself has changed what it reads, a memo for example: for the next call that is a new state.
-            self._keys.clear()
+            for each in (wanted, wanted.before) if wanted.kept else ():
+                if each is not None:
+                    lookup.store(each.key, self.__name__, self.__qualname__, made, each.passes)
         return made
 
     def compile(self, key: str, wanted: WantedCode, call: BoundCall, backend: BaseBackend) -> CompiledArtifact:
         """Trace and build."""
-        return compile_call(self.__name__, self.rewritten.function, call, backend, wanted, key)
+        made = compile_call(self.__name__, self.rewritten.function, call, backend, wanted, key, self._traces)
+        if not wanted.function.unchanged():
+            # The trace itself has changed what it reads, a memo for example: for the next call that is a new state.
+            self._keys.clear()
+        return made
 
     def load(
         self, artifact: CompiledArtifact, backend: BaseBackend, before: Callable[[], None] | None = None
@@ -399,7 +401,7 @@ class JitFunction(Generic[P]):
         """Forget what this process has compiled; the disk cache stays."""
         with self.code.lock:
             self._artifacts.clear()
-            self._traced.clear()
+            self._traces.clear()
             self.code.clear()
             self._keys.clear()
             self._forget_warm()

@@ -275,7 +275,7 @@ class KernelLauncher:
             taken,
             size,
             attributes,
-            (kernel.__wrapped__, tuple(sorted(attributes.items()))),
+            kernel.__wrapped__,
         )
         tracing.emit_launch(
             tracer,

@@ -244,7 +244,6 @@ _ROWS: dict[str, Row] = {
     "v_sad_u8": ("u32", "u32 u32 u32", lambda a, b, c: _gaps(a, b, c, False)),
     "v_msad_u8": ("u32", "u32 u32 u32", lambda a, b, c: _gaps(a, b, c, True)),
     "v_lerp_u8": ("u32", "u32 u32 u32", _means),
-    "v_mul_hi_i32_i24": ("u32", "u32 u32", lambda a, b: (_sign24(a) * _sign24(b) >> 32).astype(U32)),
     "v_cvt_off_f32_i4": ("f32", "u32", lambda x: (((np.asarray(x, np.int64) & 15) ^ 8) - 8).astype(np.float32) / 16),
     **{
         f"v_add_{word}_{kind}": (kind, f"{kind} {kind} {kind}", lambda a, b, c, take=take: take(a + b, c))

@@ -616,6 +616,45 @@ def test_nesting_has_a_limit(tmp_path: Path):
         rewrite_function(load_module(path).f)
 
 
+EDITED = "def f(a):\n    if a:\n        a = 5\n    return a\n"
+
+
+@pytest.mark.parametrize("later", [EDITED.replace("5", "6"), EDITED.replace("= 5", "= True"), "", "def f(a): (\n"])
+def test_a_file_that_was_edited_after_it_was_imported_is_not_read(later: str, tmp_path: Path):
+    """The text would be of another function than the one that was loaded."""
+    path = tmp_path / "edited.py"
+    path.write_text(EDITED)
+    f = load_module(path).f
+    path.write_text(later)
+    with pytest.raises(SourceUnavailableError, match="is not what was imported|cannot be found"):
+        rewrite_function(f)
+
+
+@pytest.mark.parametrize(
+    "later", [EDITED.replace("5", "5  # five"), "X = 3\n\n" + EDITED, EDITED + EDITED.replace("def f", "def g")]
+)
+def test_what_an_edit_leaves_alone_is_found(later: str, tmp_path: Path):
+    path = tmp_path / "moved.py"
+    path.write_text(EDITED)
+    f = load_module(path).f
+    path.write_text(later)
+    found = rewrite_function(f)
+    assert found.function(1) == 5 and "a = 5" in found.source
+    assert found.first_line == later.splitlines().index("def f(a):") + 1
+
+
+def test_a_text_that_was_read_before_an_edit_serves_after_it(tmp_path: Path):
+    """Functions that are made and decorated later, in a factory, are of the text that their file had."""
+    path = tmp_path / "factory.py"
+    path.write_text("def first(a):\n    return a\n\ndef make():\n    def f(a):\n        return a + 1\n    return f\n")
+    module = load_module(path)
+    rewrite_function(module.first)
+    path.write_text(path.read_text().replace("1", "22"))
+    found = rewrite_function(module.make())
+    assert found.function(1) == 2 and "a + 1" in found.source
+    assert rewrite_function(load_module(path).make()).function(1) == 23
+
+
 def test_source_is_captured_at_decoration(tmp_path: Path):
     path = tmp_path / "edited_later.py"
     path.write_text("def f(a):\n    if a:\n        a = 5\n    return a\n")

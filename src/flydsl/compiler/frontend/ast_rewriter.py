@@ -5,11 +5,9 @@ cells, defaults, annotations, names, line and column numbers) whose run-time con
 """
 
 from __future__ import annotations
-import __future__
 
 import ast
 import difflib
-import functools
 import sys
 import threading
 import time
@@ -20,13 +18,12 @@ from typing import Any, cast
 from ... import config
 from ...expr.control import control_flow
 from ...ir.user_code import REGION_MARK
+from ..key.changes import unrecorded
 from ..logs import tell
-from .rewrite.source import FunctionSource, parse_definition, read_source, reject, rewriting
+from .rewrite.source import FUTURE, FunctionSource, parse_definition, read_source, reject, rewriting
 from .rewrite.transform import ARM, ERROR, RUNTIME, Rewriter, load, runtime
 
 _FACTORY, _HOLDER, _FUNCTION = "__fly_factory__", "__fly_holder__", "__fly_function__"
-_FUTURE = functools.reduce(int.__or__, (getattr(__future__, n).compiler_flag for n in __future__.all_feature_names))
-"""Flags of code objects that tell which `from __future__` imports their file has."""
 
 
 class _Building(threading.local):
@@ -92,7 +89,8 @@ def rewrite_function(fn: FunctionType) -> RewrittenFunction:
 
     Raises `DSLSyntaxError` for constructs that cannot be traced, `SourceUnavailableError` without source.
     """
-    source = read_source(fn)
+    with unrecorded():  # it counts by itself
+        source = read_source(fn)
     node = source.node
     with rewriting(source.filename):
         if "breakpoint" in source.text and "breakpoint" not in fn.__globals__:
@@ -254,7 +252,7 @@ def _build(fn: FunctionType, tree: ast.FunctionDef, filename: str) -> FunctionTy
                 node.type_params = []
     _fill_locations(module, tree.__dict__)
 
-    flags = fn.__code__.co_flags & _FUTURE
+    flags = fn.__code__.co_flags & FUTURE
     code = cast(CodeType, compile(module, filename, "exec", flags, dont_inherit=True))
     for name in path:
         code = next(c for c in code.co_consts if isinstance(c, CodeType) and c.co_name == name)

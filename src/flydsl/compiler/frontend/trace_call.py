@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from xdsl.dialects.builtin import ModuleOp
@@ -22,6 +23,7 @@ from .tracing import trace_host
 if TYPE_CHECKING:
     from ...expr.annotations import FastMathLike
     from ..backends.base import BaseBackend
+    from ..key.function_key import FunctionKey
 
 
 class Traced(NamedTuple):
@@ -47,8 +49,9 @@ def trace_call(
     *,
     hints: Mapping[str, object] | None = None,
     known: Mapping[str, object] | None = None,
+    key: FunctionKey | None = None,
 ) -> Traced:
-    """Trace a host function with everything it launches."""
+    """Trace a host function with everything it launches; `key` is what is known of what it reads."""
     externs = Externs()
     built = building.seconds
     start = time.perf_counter()
@@ -57,7 +60,10 @@ def trace_call(
             target = traced_for.set(backend.target)
             try:
                 bounded = backend.checks_accesses(backend.parse_options(dict(hints or {})))
-                module, kernels, walked = trace_host(name, function, dict(arguments), backend.target, externs, bounded)
+                settled = partial(_settled, key, outside)
+                module, kernels, walked = trace_host(
+                    name, function, dict(arguments), backend.target, externs, bounded, settled
+                )
             finally:
                 traced_for.reset(target)
         try:
@@ -71,6 +77,13 @@ def trace_call(
     found = {"stores": [list(each) for each in walked.stores], "loops": walked.loops, "reads": reads}
     facts = {**about, "signature": [], "components": [], **(known or {}), **found}
     return Traced(name, module, kernels, externs, facts, times, outside)
+
+
+def _settled(key: FunctionKey | None, outside: OutsideReads, kernel: object) -> bool:
+    """Whether all that a kernel reads beside its arguments is known and as it was when its key was made."""
+    if key is None or key.problems or outside.found or outside.unrepeatable:
+        return False
+    return id(kernel) in key.now.seen and key.unchanged()
 
 
 _UNSAFE = "reassoc,nsz,arcp,contract,afn"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from importlib import import_module
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, SymbolRefAttr, UnitAttr
@@ -21,8 +21,11 @@ from ...expr.emit.trace import active
 from ...expr.emit.tracer import BOUNDARIES, Tracer
 from ...expr.gpu import Stream
 from ...expr.ktrace.switch import events_kept, tracing_enabled
+from ...expr.meta import tracing_options
 from ...expr.numeric import Int32, Integer, Numeric, as_numeric
 from ...expr.protocol import construct_from_ir_values, extract_to_ir_values
+from ...expr.scalars.fastmath import ambient_flags
+from ...expr.scalars.scalar_ops import make
 from ...expr.structs import StructValue
 from ...expr.tensors.algebra_values import AlgebraValue, IntTuple
 from ...expr.tensors.tiled import ThrCopy, ThrMma
@@ -36,6 +39,7 @@ from ...target import GPUTarget
 from ..build.ir_errors import place
 from ..build.isolation import RAW_TEXT
 from ..extern_link import Externs
+from ..key.constant_keys import constexpr_key
 from .geometry import check_extent
 from .host_ops import check_host_ops, warn_of_result
 from .pointer_arguments import Taken, bytes_from, is_map, kind_of, taken_again, taken_from
@@ -81,17 +85,30 @@ class KernelText(NamedTuple):
     """Memory its launches add by themselves, if any."""
 
 
+Settled: TypeAlias = Callable[[object], bool]
+
+
+def _never(_kernel: object) -> bool:
+    return False
+
+
 class HostFrame:
     """A jit function being traced: what it has launched so far."""
 
-    def __init__(self, target: GPUTarget, device: Block, externs: Externs, bounded: bool = False):
+    def __init__(
+        self, target: GPUTarget, device: Block, externs: Externs, bounded: bool = False, settled: Settled = _never
+    ):
         self.target = target
         self.bounded = bounded
         """Whether kernels get the tensors of pointers, and maps the bytes of theirs."""
+        self.settled = settled
+        """Whether all that a kernel reads beside its arguments is as it was when the trace began."""
         self.device = device
         self.kernels: list[str] = []
         self.made: dict[Any, KernelText] = {}
-        """Kernels by what distinguishes them, so that launching one twice emits it once."""
+        """Kernels by what they are made from, so that launching one twice traces it once."""
+        self.texts: dict[object, list[tuple[gpu.FuncOp, KernelText]]] = {}
+        """Device functions by the Python function they are of, so that what is equal is emitted once."""
         self.externs = externs
         self.waiting: dict[object, Attribute] = {}
         """Kernels that were called and not launched yet, and where."""
@@ -123,11 +140,13 @@ def trace_host(
     target: GPUTarget,
     externs: Externs | None = None,
     bounded: bool = False,
+    settled: Settled = _never,
 ) -> tuple[ModuleOp, list[str], Walked]:
     """Trace a jit function; `arguments` maps parameters to Python values or argument adapters.
 
     Gives the module, the kernels it launches in order of their handles and what calls must know of them; `externs`
     collects what its extern functions need. With `bounded` kernels get the tensors of pointers: accesses are checked.
+    `settled` tells of a kernel's function whether what it reads has not changed since the call began.
     """
     tracer = _tracer() if target.on_host else Tracer()
     types: list[Attribute] = []
@@ -146,7 +165,7 @@ def trace_host(
         types.append(_TOKEN)
     entry, device = new_block(types), Block()
     kernels = gpu.ModuleOp.create(properties={"sym_name": StringAttr(KERNELS)}, regions=[Region(device)])
-    frame = HostFrame(target, device, externs or Externs(), bounded)
+    frame = HostFrame(target, device, externs or Externs(), bounded, settled)
     tracer.functions.append(frame)
     token = active.set(tracer)
     try:
@@ -256,10 +275,15 @@ def trace_kernel(
     taken: Sequence[Taken],
     block_size: tuple[int, int, int] | None,
     attributes: dict[str, Attribute],
-    identity: Any,
+    original: object,
 ) -> KernelText:
-    """Emit the device function for a launch unless an equal one exists; `taken` are the values of `flat`, in order."""
-    key = _identity((identity, *map(kind_of, taken)), arguments, flat, block_size)
+    """Emit the device function for a launch unless an equal one exists; `taken` are the values of `flat`, in order.
+
+    What the host function does between two launches may change what a kernel reads, so the second is traced as well
+    where that cannot be excluded; what comes out equal is one function.
+    """
+    identity = (original, tuple(sorted(attributes.items())), *map(kind_of, taken))
+    key = _identity(identity, arguments, flat, block_size) if frame.settled(original) else None
     known = frame.made.get(key) if key is not None else None
     if known is not None:
         return known
@@ -276,7 +300,10 @@ def trace_kernel(
                 if mine is None or (not mine and _is_static_argument(value)):
                     inside[param] = value
                     continue
-                inside[param] = construct_from_ir_values(value, given[at : at + len(mine)])
+                values = given[at : at + len(mine)]
+                # Asked how many values a number is made of, one that the host function knows would become a constant.
+                number = isinstance(value, Numeric)
+                inside[param] = make(type(value), *values) if number else construct_from_ir_values(value, values)
                 at += len(mine)
             if tracing_enabled():
                 kernel.ktrace = _kernel_trace(kernel.side_buffers)
@@ -305,12 +332,29 @@ def trace_kernel(
         if maps:
             attributes["fly.map_args"] = i32_list(maps)
     with tracer.region(frame.device):
-        tracer.with_regions(gpu.FuncOp, (), (), [Region(entry)], props, attributes)
-    frame.kernels.append(symbol)
+        emitted = cast(gpu.FuncOp, tracer.with_regions(gpu.FuncOp, (), (), [Region(entry)], props, attributes))
     made = KernelText(symbol, kernel.shared.dynamic_bytes if kernel.shared is not None else 0, declared)
+    known = _equal_one(frame.texts.setdefault(original, []), emitted, made)
+    if known is None:
+        frame.kernels.append(symbol)
     if key is not None:
-        frame.made[key] = made
-    return made
+        frame.made[key] = known or made
+    return known or made
+
+
+def _equal_one(others: list[tuple[gpu.FuncOp, KernelText]], emitted: gpu.FuncOp, made: KernelText) -> KernelText | None:
+    """An earlier function that is this one but for its name: this one then goes. Else it is put to the others."""
+    symbol, device = emitted.attributes["sym_name"], emitted.parent
+    for other, known in others:
+        emitted.attributes["sym_name"] = other.attributes["sym_name"]
+        same = made == known._replace(symbol=made.symbol)
+        if same and emitted.is_structurally_equivalent(other, {device: device} if device is not None else None):
+            emitted.detach()
+            emitted.erase()
+            return known
+    emitted.attributes["sym_name"] = symbol
+    others.append((emitted, made))
+    return None
 
 
 def given_to(frame: HostFrame, flat: dict[str, list[SSAValue]]) -> list[Taken]:
@@ -334,20 +378,30 @@ def static_part(value: object) -> object:
         return type(value), value.type, static_part(value.thr_idx)
     kind = cast(object, type(value))
     if not kind.__module__.startswith("flydsl."):
-        return value  # a class of the user may hold anything; two objects are equal if they say so
+        return _constant_part(value)
     return kind, getattr(value, "declared_dtype", None) or getattr(value, "type", None)
 
 
 def _identity(identity: object, arguments: dict[str, object], flat: dict[str, list[SSAValue]], block: object) -> object:
-    """What makes two launches share a device function; None if that cannot be told."""
-    types = tuple((k, tuple(v.type for v in vs), static_part(arguments[k])) for k, vs in flat.items() if vs)
-    rest = tuple((k, v) for k, v in arguments.items() if not flat.get(k))
-    key = (identity, types, rest, block)
+    """What makes two launches of a settled kernel share a device function; None if that cannot be told."""
+    if ambient_flags.get() is not None or tracing_options():
+        return None
     try:
+        types = tuple((k, tuple(v.type for v in vs), static_part(arguments[k])) for k, vs in flat.items() if vs)
+        rest = tuple((k, _constant_part(v)) for k, v in arguments.items() if not flat.get(k))
+        key = (identity, types, rest, block)
         hash(key)
     except TypeError:
         return None
     return key
+
+
+def _constant_part(value: object) -> object:
+    """A constant of ours, or a plain one; `TypeError` for others, which may change in place or call others equal."""
+    kind = cast(object, type(value))
+    if kind.__module__.startswith("flydsl.") and not kind.__module__.startswith("flydsl.kernels."):
+        return kind, value
+    return kind, constexpr_key(value)
 
 
 def shared_bytes(kernel: str, inferred: int, smem: object) -> object:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,3 +28,13 @@ class _Recording(threading.local):
 
 changes = Changes()
 recording = _Recording()
+
+
+@contextmanager
+def unrecorded() -> Generator[None]:
+    """A block whose reads from outside are our own."""
+    before, recording.current = recording.current, None
+    try:
+        yield
+    finally:
+        recording.current = before

@@ -33,6 +33,10 @@ class WantedCode:
         self.function = function
         self.hints = hints
         self.passes = passes
+        self.kept = True
+        """Whether the code may answer other calls: not where tracing it again may give something else."""
+        self.before: WantedCode | None = None
+        """The call before, if its trace has led to the state of this one and the code of both is the same."""
 
     @cached_property
     def key(self) -> str:
@@ -47,7 +51,9 @@ class WantedCode:
 
     def under(self, memory_key: tuple[object, ...]) -> WantedCode:
         """The same under another key."""
-        return WantedCode(memory_key, self.function, self.hints, self.passes)
+        made = WantedCode(memory_key, self.function, self.hints, self.passes)
+        made.kept = self.kept
+        return made
 
     def of(self, function: FunctionKey) -> WantedCode:
         """The same with the function's key as it is now."""

@@ -178,6 +178,12 @@ class FunctionKey:
             self.generation += 1
         return not environment or config.keeps_places() == self.now.positions
 
+    def after(self) -> str | None:
+        """The digest of what was walked as it is now; None if options or the outside are others."""
+        if not self.told():
+            return None
+        return self.now.digest if self.now.unchanged() else self._walk({}, None).digest
+
     def renewed(self) -> FunctionKey:
         """The same key computed again, with what is known of the outside."""
         made = FunctionKey(self._walk)

@@ -48,6 +48,7 @@ class _Named(typing.NamedTuple):
 
 _FIELD: type = type(cast(object, vars(_Named)["x"]))
 """Of the fields of a named tuple's class; versions of Python keep it in different modules."""
+_VIEWS = frozenset(f"builtins.dict_{what}" for what in ("keys", "values", "items"))
 _LOCKS = frozenset(("_thread.lock", "_thread.RLock"))
 
 
@@ -126,6 +127,8 @@ class Images:
         if (origin := typing.get_origin(value)) is not None:
             return ("generic", self.image(origin, label), self._many(typing.get_args(value), label))
         if (known := framework_value(value, kind)) is not None:
+            if getattr(value, "names", None):  # the fields of a dtype can be renamed in place
+                self.probes.append(lambda: framework_value(value, kind) == known)
             return (qualified_name(kind), self._many(known, label))
         return self._library_object(value, kind, label)
 
@@ -176,7 +179,7 @@ class Images:
             self.probes.append(lambda: token(hook(value)) == before)
         return (what, qualified_name(type(value)), self.image(told, label))
 
-    def _library_object(self, value: object, kind: type, label: str) -> object:
+    def _library_object(self, value: Any, kind: type, label: str) -> object:
         """An object of a class of some library, by its content."""
         if isinstance(value, pathlib.PurePath):
             return (qualified_name(kind), str(value))
@@ -189,6 +192,12 @@ class Images:
         name = qualified_name(kind)
         if name in _LOCKS:
             return name
+        if name in _VIEWS:
+            return (name, self.image(value.mapping, label))
+        if name == "_struct.Struct":
+            return (name, value.format)
+        if name == "re.Pattern":
+            return (name, value.pattern, value.flags)
         return self._reduced(value, kind, label)
 
     def array_image(self, value: Any, label: str) -> object:
@@ -237,7 +246,7 @@ class Images:
 
 
 def _is_fixed(kind: type) -> bool:
-    return kind is _FIELD or kind.__module__.partition(".")[0] in _FIXED
+    return kind is _FIELD or (kind.__module__.partition(".")[0] in _FIXED and qualified_name(kind) != "decimal.Context")
 
 
 def _plain_iter(base: Any, value: object) -> Iterator[object]:

@@ -23,7 +23,9 @@ from types import (
 )
 from typing import TYPE_CHECKING, cast
 
+from flydsl.compiler.key import states
 from flydsl.compiler.key.images import SCALARS
+from flydsl.compiler.key.outside import WATCHED
 
 if TYPE_CHECKING:
     from flydsl.compiler.key.walk import Walk
@@ -36,27 +38,44 @@ _BUILT_IN_CALLABLES = (
     ClassMethodDescriptorType,
 )
 _CONTAINERS = (tuple, list, dict, set, frozenset)
-_READERS: tuple[object, ...] = (getattr, vars, dir, eval, exec, operator.attrgetter, operator.methodcaller, copy.copy)
+_READERS: tuple[object, ...] = (
+    *(getattr, hasattr, vars, dir, eval, exec, operator.attrgetter, operator.methodcaller, copy.copy),
+)
+FACTS = frozenset(("__name__", "__qualname__", "__doc__", "__annotations__"))
+"""What functions tell of themselves."""
 _READING_MODULES = frozenset(("dataclasses", "copy", "pickle", "inspect", "pprint", "copyreg", "json"))
 """Their functions read attributes of what they are given by computed names."""
+_FACT_MODULES = frozenset(("inspect", "typing"))
+"""Theirs read what functions tell of themselves."""
 _ANYTHING: tuple[object, ...] = (
     *(builtins.__import__, importlib.import_module, sys.modules, gc.get_objects, gc.get_referrers),
     *(sys._getframe, sys._current_frames),  # pyright: ignore[reportPrivateUsage]
 )
 """By these, code reaches what no walk can follow."""
-_CHANGING_MODULES = frozenset(("time", "secrets", "uuid", "socket", "_socket", "select"))
+_CHANGING_MODULES = frozenset(("time", "secrets", "uuid", "socket", "_socket", "select", "gc"))
 _CHANGING = frozenset(
     (
         *(("datetime", name) for name in ("datetime.now", "datetime.today", "datetime.utcnow", "date.today")),
+        *(("posix", name) for name in ("getpid", "urandom", "times", "getloadavg", "umask")),
+        *(("threading", name) for name in ("current_thread", "active_count", "enumerate", "get_ident")),
         *(
-            ("posix", name)
-            for name in ("getpid", "getcwd", "stat", "lstat", "access", "urandom", "times", "getloadavg")
+            ("_thread", "get_ident"),
+            ("_contextvars", "copy_context"),
+            ("signal", "getsignal"),
+            ("random", "SystemRandom"),
         ),
-        *(("genericpath", name) for name in ("exists", "isfile", "isdir", "getmtime", "getsize")),
-        ("builtins", "input"),
+        *(("_sqlite3", "connect"), ("sqlite3", "connect"), ("_io", "FileIO"), ("builtins", "input")),
     )
 )
 """Functions that may answer differently the next time."""
+_READING = frozenset(
+    (
+        *((module, name) for module in ("posix", "nt") for name in ("open", "listdir", "scandir", "stat", "lstat")),
+        *((module, name) for module in ("posix", "nt") for name in ("access", "readlink", "getcwd", "statvfs")),
+        *((module, name) for module in ("io", "_io") for name in ("open", "open_code")),
+    )
+)
+"""Functions that read from outside, which is recorded while tracing where they are called by their own names."""
 
 
 def callable_parts(walk: Walk, value: object, label: str) -> object:
@@ -81,6 +100,8 @@ def callable_parts(walk: Walk, value: object, label: str) -> object:
         return ("weak", walk.place(cast("weakref.ref[object]", value)(), label))
     if isinstance(value, operator.attrgetter | operator.methodcaller):
         walk.computed = True
+    if (logging := sys.modules.get("logging")) is not None and isinstance(value, logging.Logger):
+        return states.note_logger(walk, value)
     if isinstance(value, _BUILT_IN_CALLABLES):
         return _built_in(walk, value, label)
     return None
@@ -102,6 +123,8 @@ def _built_in(walk: Walk, value: object, label: str) -> object:
 def _note_changing(walk: Walk, value: object, module: str, name: str, label: str) -> None:
     if any(value is each for each in _ANYTHING):
         walk.untracked(value, label, "it reaches anything in the process")
+    elif (module, name) in _READING and label not in WATCHED:
+        walk.untracked(value, label, "what it reads is seen under its own name only")
     elif module in _CHANGING_MODULES or (module, name) in _CHANGING:
         walk.untracked(value, label, "its answer may differ at every call")
 
@@ -111,6 +134,8 @@ def add_library_function(walk: Walk, fn: FunctionType) -> int:
     module, name = fn.__module__ or "", fn.__qualname__
     if module in _READING_MODULES:
         walk.computed = True
+    if module in _FACT_MODULES:
+        walk.read |= FACTS
     _note_changing(walk, fn, module, name, f"{module}.{name}")
     held = fn.__dict__
     if "registry" in held and "dispatch" in held:  # functools.singledispatch
@@ -134,23 +159,8 @@ def add_library_function(walk: Walk, fn: FunctionType) -> int:
 
 
 def add_library_class(walk: Walk, cls: type) -> int:
-    if cls.__module__ == "decimal" and cls.__name__ == "Decimal":  # what it computes depends on its context
-        _note_context(walk)
+    _note_changing(walk, cls, cls.__module__, cls.__qualname__, f"{cls.__module__}.{cls.__qualname__}")
     return walk.external(cls.__module__, cls.__qualname__)
-
-
-def _note_context(walk: Walk) -> None:
-    import decimal  # which is there: its class was met
-
-    def now() -> tuple[object, ...]:
-        context = decimal.getcontext()
-        return (context.prec, context.rounding, context.Emin, context.Emax, context.capitals, context.clamp)
-
-    before = now()
-    if before not in walk.alive:
-        walk.alive.append(before)
-        walk.probes.append(lambda: now() == before)
-    walk.simple("decimal.getcontext()", "value", before)
 
 
 def add_library_module(walk: Walk, module: ModuleType) -> int:
@@ -159,6 +169,8 @@ def add_library_module(walk: Walk, module: ModuleType) -> int:
 
     if module.__name__ in _READING_MODULES:
         walk.computed = True
+    if module.__name__ in _FACT_MODULES:
+        walk.read |= FACTS
     return holders.add_library_module(walk, module)
 
 

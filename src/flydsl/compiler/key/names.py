@@ -43,7 +43,18 @@ _WORD = re.compile(r"[^\W\d]\w*")
 
 _COMPUTED = frozenset(
     (
-        *("getattr", "vars", "dir", "eval", "exec", "attrgetter", "methodcaller", "getattr_static", "getmembers"),
+        *(
+            "getattr",
+            "hasattr",
+            "vars",
+            "dir",
+            "eval",
+            "exec",
+            "attrgetter",
+            "methodcaller",
+            "getattr_static",
+            "getmembers",
+        ),
         *("__dict__", "__getattribute__", "__getstate__", "__reduce__", "__reduce_ex__", "__dataclass_fields__"),
     )
 )

@@ -29,6 +29,7 @@ from flydsl.compiler.key.names import Chain, code_reads, code_record
 from flydsl.compiler.key.origin import origin_of, package_version
 from flydsl.compiler.key.ownership import Ownership
 from flydsl.compiler.key.product import environment_components
+from flydsl.compiler.key.states import Ask, note_state
 
 
 def function_key(
@@ -77,9 +78,6 @@ def rewritten(obj: object) -> Rewritten | None:
     return cast("_Decorated", obj).__fly_function__
 
 
-_FACTS = frozenset(("__name__", "__qualname__", "__doc__", "__annotations__"))
-
-
 class Walk(Images):
     """One computation of a key: the components found so far and the functions still to look into."""
 
@@ -112,6 +110,8 @@ class Walk(Images):
         self.facts: set[tuple[int, str]] = set()
         self.values: dict[str, tuple[object, str]] = {}
         self.problems: list[Problem] = []
+        self.asked: set[Ask] = set()
+        """Of states of libraries."""
         self.quiet = 0
         """Inside objects of libraries what cannot be told counts by its class alone."""
         self.known = known
@@ -233,6 +233,8 @@ class Walk(Images):
             self.whose.of_class(kind) == "user" and not hasattr(kind, "__fly_cache_key__")
         ):
             return holders.add_object(self, value, label)
+        if kind.__module__ == "decimal":  # what numbers give depends on their context
+            note_state(self, "decimal", "Decimal")
         return None
 
     def decorated(self, value: object, record: Rewritten, label: str) -> int:
@@ -248,6 +250,7 @@ class Walk(Images):
         """A component for code that is not the user's: which, and of which version."""
         top = module.partition(".")[0]
         version = "" if top in sys.stdlib_module_names else package_version(top)
+        note_state(self, module, name)
         return self.simple(f"{module}:{name}", "external", (module, name, version, more))
 
     # -- functions ---------------------------------------------------------------------------------------
@@ -298,7 +301,11 @@ class Walk(Images):
 
     def add_facts(self) -> None:
         """What code reads of functions beside calling them, where it names it."""
-        for name in sorted(_FACTS & self.read):
+        for fn, *_ in self.functions if self.computed else ():
+            if (id(fn), "__dict__") not in self.facts:  # also where there is nothing in it yet
+                self.facts.add((id(fn), "__dict__"))
+                self.image(fn.__dict__, fn.__qualname__)
+        for name in sorted(libraries.FACTS & self.read):
             for fn, *_ in list(self.functions):
                 if (id(fn), name) not in self.facts:
                     self.facts.add((id(fn), name))
@@ -324,6 +331,7 @@ class Walk(Images):
             value = self.look_up(vars(builtins), first)
             if isinstance(value, type) and value.__module__ == "builtins":
                 return None
+            module = module if value is MISSING else "builtins"
         return self.follow(value, rest, f"{module}.{first}")
 
     def look_up(self, space: Mapping[str, object], name: str) -> object:
@@ -342,7 +350,8 @@ class Walk(Images):
             module = sys.modules.get(full)
             spec = module.__spec__ if module is not None else importlib.util.find_spec(full)
             if module is None and (spec is None or not spec.origin or not self.whose.is_user(spec.origin, full)):
-                return self.external(full, ".".join(rest))
+                ours = spec is not None and origin_of(spec.origin or "") == "product"
+                return None if ours else self.external(full, ".".join(rest))
             loaded = module if module is not None else importlib.import_module(full)
         except (ImportError, ValueError):
             return self.simple(name, "missing", None)

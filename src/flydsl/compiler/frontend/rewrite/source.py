@@ -5,19 +5,26 @@ and column numbers are those of the user's file and text inside multi-line strin
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
+import functools
 import inspect
 import linecache
+import os
+import time
 import tokenize
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
 from ....errors import RejectedSyntaxError, SourceUnavailableError
+from ....expr.emit.trace import maybe_current
+from ...key.cache_key import encode
+from ...key.names import code_record
 from .typed_in import how_to, typed_in
 
 
@@ -62,15 +69,111 @@ def reject(node: ast.AST, reason: str, remedy: str, error: type[RejectedSyntaxEr
     raise error(f"{reason}; {remedy}", _filename.get(), line, getattr(node, "col_offset", 0), *end)
 
 
+FUTURE = functools.reduce(int.__or__, (getattr(__future__, n).compiler_flag for n in __future__.all_feature_names))
+"""Flags of code objects that tell which `from __future__` imports their file has."""
+_texts: dict[str, list[list[str]]] = {}
+"""Lines of each file as they were read, those first that a function was found in last."""
+_MOST_TEXTS = 4
+
+
 def read_source(fn: FunctionType) -> FunctionSource:
-    """Find and parse the definition of a function."""
+    """Find and parse the definition of a function.
+
+    A file may be edited after it was imported, and the function is what was imported. Where the file was written while
+    this process ran, the definition is that one whose code the function has, in the text of now or in an earlier one.
+    """
     code = fn.__code__
     if code.co_name == "<lambda>":
         raise SourceUnavailableError(
             f"a lambda cannot be traced on its own ({code.co_filename}:{code.co_firstlineno}): its source cannot be "
             "told apart from the statement around it; write it as a def"
         )
-    text, first = "".join(_source_lines(fn)), code.co_firstlineno
+    # `inspect.getsourcelines` first looks for the module in all there are, thousands beside torch; linecache needs the
+    # file's name alone, and knows names such as "<generated>", on which inspect gives up.
+    linecache.checkcache(code.co_filename)
+    lines = linecache.getlines(code.co_filename, fn.__globals__)
+    known = _texts.setdefault(code.co_filename, [])
+    if not any(lines is text or lines == text for text in known):
+        known.insert(1, lines)
+        del known[_MOST_TEXTS:]
+    if len(known) == 1 and not _written_meanwhile(code.co_filename):
+        return _definition(fn, lines, code.co_firstlineno)
+    for text in known:
+        first = _place_of(code, text)
+        if first:
+            if text is not known[0]:
+                known.remove(text)
+                known.insert(0, text)
+            return _definition(fn, text, first)
+    if maybe_current() is not None:  # a definition inside a function that was rewritten: from the text that it is of
+        return _definition(fn, known[0], code.co_firstlineno)
+    found = _definition(fn, lines, code.co_firstlineno)  # what is wrong there may be told more exactly
+    if _compiled_otherwise(fn):
+        return found
+    raise _stale(fn, "the lines found there give other code")
+
+
+def _compiled_otherwise(fn: FunctionType) -> bool:
+    """Whether something else than Python's own import has made the code, as pytest does of tests: it has no equal."""
+    loader: object = fn.__globals__.get("__loader__")
+    return loader is not None and type(loader).__module__.partition(".")[0] not in (
+        "importlib",
+        "_frozen_importlib_external",
+    )
+
+
+def _place_of(code: CodeType, lines: list[str]) -> int:
+    """The line at which a text has the definition that gives a code, the nearest one; 0 if there is none."""
+    wanted = encode(code_record(code, positions=False))
+    found = [
+        each.co_firstlineno
+        for each in _codes_of("".join(lines), code.co_filename, code.co_flags & FUTURE)
+        if each.co_qualname == code.co_qualname and encode(code_record(each, positions=False)) == wanted
+    ]
+    return min(found, key=lambda line: abs(line - code.co_firstlineno), default=0)
+
+
+@functools.lru_cache(maxsize=4)
+def _codes_of(text: str, path: str, flags: int) -> list[CodeType]:
+    """The code of a text and all code inside it."""
+    try:
+        found = [compile(text, path, "exec", flags, dont_inherit=True)]
+    except (SyntaxError, ValueError):
+        return []
+    for code in found:
+        found += [each for each in code.co_consts if isinstance(each, CodeType)]
+    return found
+
+
+def _written_meanwhile(path: str) -> bool:
+    """Whether a file was written or put in its place since this process began."""
+    try:
+        about = os.stat(path)
+    except OSError:
+        return False
+    return max(about.st_mtime, about.st_ctime) >= _began()
+
+
+@functools.cache
+def _began() -> float:
+    """When this process began; where the system does not say, when this module was imported."""
+    try:
+        with open("/proc/self/stat") as file:
+            ticks = int(file.read().rpartition(")")[2].split()[19])
+        with open("/proc/uptime") as file:
+            up = float(file.read().split()[0])
+        return time.time() - up + ticks / os.sysconf("SC_CLK_TCK") - 0.1  # clocks of files are coarse
+    except (OSError, ValueError, IndexError, AttributeError):
+        return _imported
+
+
+_imported = time.time()
+
+
+def _definition(fn: FunctionType, lines: list[str], first: int) -> FunctionSource:
+    """The definition of a function that begins at one of the lines of its file."""
+    code = fn.__code__
+    text = "".join(_block(fn, lines, first))
     try:
         node = parse_definition(text, first)
     except SyntaxError as error:
@@ -91,15 +194,12 @@ def parse_definition(text: str, first_line: int = 2) -> Any:
     return node.body[0] if indented and isinstance(node, ast.If) else node
 
 
-def _source_lines(fn: FunctionType) -> list[str]:
+def _block(fn: FunctionType, lines: list[str], first: int) -> list[str]:
+    """The lines of a definition, of those of its file."""
     code = fn.__code__
-    # `inspect.getsourcelines` first looks for the module in all there are, thousands beside torch; linecache needs the
-    # file's name alone, and knows names such as "<generated>", on which inspect gives up.
-    linecache.checkcache(code.co_filename)
-    lines = linecache.getlines(code.co_filename, fn.__globals__)
-    if len(lines) >= code.co_firstlineno:
+    if len(lines) >= first:
         try:
-            return inspect.getblock(lines[code.co_firstlineno - 1 :])
+            return inspect.getblock(lines[first - 1 :])
         except (SyntaxError, tokenize.TokenError) as error:
             raise _stale(fn, f"the lines found there do not parse ({error.args[0]})") from error
     try:
