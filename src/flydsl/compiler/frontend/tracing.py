@@ -36,6 +36,7 @@ from ...target import GPUTarget
 from ..build.ir_errors import place
 from ..build.isolation import RAW_TEXT
 from ..extern_link import Externs
+from .escapes import check_escapes
 from .geometry import check_extent
 from .host_ops import check_host_ops, warn_of_result
 from .pointer_arguments import Taken, bytes_from, is_map, kind_of, taken_again, taken_from
@@ -173,6 +174,7 @@ def trace_host(
         module.attributes[TILED_COPIES] = UnitAttr()
     if frame.prints:
         module.attributes[PRINTS] = UnitAttr()
+    check_escapes(module)
     return module, frame.kernels, walk_kernels(entry, device, spans)
 
 
