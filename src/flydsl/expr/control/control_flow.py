@@ -9,16 +9,17 @@ known, statements do what they do in Python.
 
 from __future__ import annotations
 
+import numbers
 import operator
 import re
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeAlias, cast
 
 from ... import config
-from ...errors import DSLTypeError, DSLValueError, RejectedSyntaxError, UnrollWarning
+from ...errors import DSLRuntimeError, DSLTypeError, DSLValueError, RejectedSyntaxError, UnrollWarning
 from ...ir.user_code import is_user_code
 from ..emit import trace
 from ..scalars.scalar_ops import is_ir_value
@@ -141,6 +142,34 @@ def _logical(left: object, right: object, word: str, hook: str) -> object:
 def not_(x: object) -> object:
     """`not x`."""
     return typed(x).__dsl_not__() if is_runtime(x) else not x
+
+
+def chosen(x: object) -> object:
+    """The condition of a comprehension, on which depends how many items there are."""
+    if not is_runtime(x):
+        return x
+    raise DSLRuntimeError(
+        "a comprehension decides while tracing which items it has, and this condition is known at run time only; keep "
+        "all items and choose their values, as in [a if cond else b for ...]"
+    )
+
+
+def contains(x: object, items: Any) -> bool:
+    """`x in items`. Tables find by hash, which takes a run-time value for different from every number."""
+    if isinstance(items, (Set, Mapping)):
+        keys = cast("Set[object]", items)
+        if x in keys:
+            return True
+        mixed = any(is_number(key) for key in keys) if is_runtime(x) else is_number(x) and any(map(is_runtime, keys))
+        if mixed:
+            raise DSLRuntimeError("whether a run-time value equals a key is known at run time only")
+        return False
+    return x in items
+
+
+def is_number(x: object) -> bool:
+    """Whether `x` is a number that is known while tracing."""
+    return isinstance(x, numbers.Real) or (hasattr(type(x), "is_static") and not is_runtime(x))
 
 
 # --- functions of Python ------------------------------------------------------------------------------------------

@@ -99,6 +99,9 @@ class Rewriter(ast.NodeTransformer):
         """Whether a loop that is unrolled while tracing comes back here, with the variables of the step before."""
         self.exits: set[str] = set()
         """How the body being rewritten may end early: return, break, continue."""
+        self.in_comprehension = False
+        self.in_iterable = False
+        """Whether Python allows no `:=` here: in what a comprehension iterates over."""
 
     # --- functions and classes --------------------------------------------------------------------------------------
 
@@ -446,7 +449,6 @@ class Rewriter(ast.NodeTransformer):
         return node
 
     visit_Assert = visit_JoinedStr = untouched
-    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = untouched
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
         reject(node, "async functions cannot be traced", "write a plain def")
@@ -467,7 +469,26 @@ class Rewriter(ast.NodeTransformer):
 
     # --- expressions ------------------------------------------------------------------------------------------------
 
+    def visit_comprehension(self, node: ast.comprehension) -> ast.AST:
+        """Which items there are is decided while tracing, what becomes of them is traced."""
+        saved, self.in_iterable = self.in_iterable, True
+        node.iter = self.expression(node.iter)
+        self.in_iterable = saved
+        node.target = self.expression(node.target)
+        node.ifs = [runtime("chosen", [self.expression(test)], test) for test in node.ifs]
+        return node
+
+    def visit_ListComp(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> ast.AST:
+        saved, self.in_comprehension = self.in_comprehension, True
+        self.generic_visit(node)
+        self.in_comprehension = saved
+        return node
+
+    visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp
+
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        if self.in_iterable:
+            return self.generic_visit(node)
         word = "and" if isinstance(node.op, ast.And) else "or"
         made = self.expression(node.values[0])
         for value in node.values[1:]:
@@ -478,13 +499,15 @@ class Rewriter(ast.NodeTransformer):
         left = self.expression(node.left)
         operands = [self.expression(c) for c in node.comparators]
         if len(operands) == 1:
+            return compare(left, node.ops[0], operands[0], node)
+        if self.in_iterable:
             node.left, node.comparators = left, operands
             return node
         made: ast.expr | None = None
         for i, (op, right) in enumerate(zip(node.ops, operands, strict=True)):
             if i + 1 < len(operands):
                 right = ast.NamedExpr(store(MIDDLE), right)
-            step = ast.copy_location(ast.Compare(left, [op], [right]), node)
+            step = compare(left, op, right, node)
             left = load(MIDDLE)
             made = step if made is None else logical("and", made, step, node)
         return made
@@ -501,6 +524,8 @@ class Rewriter(ast.NodeTransformer):
             return self.generic_visit(node)
         for arm in (node.body, node.orelse):
             if summarise([arm]).walrus:
+                if self.in_comprehension:
+                    return self.generic_visit(node)
                 reject(
                     arm,
                     "an assignment expression in an arm of a conditional expression cannot be traced",
@@ -561,6 +586,14 @@ def early_exit(word: str, what: str, line: int) -> tuple[str, str]:
         "guard the rest of the body with an if, put the condition into a while, or use range_constexpr and "
         "const_expr for compile-time loops and conditions",
     )
+
+
+def compare(left: ast.expr, op: ast.cmpop, right: ast.expr, at: ast.expr) -> ast.expr:
+    """One comparison; what a table has is asked with care."""
+    if not isinstance(op, (ast.In, ast.NotIn)):
+        return ast.copy_location(ast.Compare(left, [op], [right]), at)
+    found = runtime("contains", [left, right], at)
+    return found if isinstance(op, ast.In) else ast.copy_location(ast.UnaryOp(ast.Not(), found), at)
 
 
 def logical(word: str, left: ast.expr, right: ast.expr, at: ast.expr) -> ast.expr:

@@ -1,0 +1,145 @@
+"""A traced function gives what Python gives for the same numbers, or is refused where Python would decide."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flydsl.compiler as flyc
+from flydsl.errors import DSLRuntimeError
+
+NUMBERS = ((3, 5, 2), (7, 1, 4), (0, 0, 0), (-4, 6, 3), (5, -5, 1))
+
+# --- comprehensions -------------------------------------------------------------------------------------------------
+
+
+def a_choice(x: Any, y: Any, n: Any):
+    return [q if q > x else x for q in (1, y, n)]
+
+
+def a_choice_in_a_generator(x: Any, y: Any, n: Any):
+    return sum(q if q > x else -q for q in (1, y, n))
+
+
+def logic(x: Any, y: Any, n: Any):
+    return [1 if (q > x and q < y) or not q > n else 0 for q in (1, 2, n)]
+
+
+def a_chain_of_comparisons(x: Any, y: Any, n: Any):
+    return [1 if 0 < q < x else 0 for q in (1, y, n)]
+
+
+def values_of_a_dict(x: Any, y: Any, n: Any):
+    found = {k: (y if x > k else n) for k in range(3)}
+    return found[0], found[1], found[2]
+
+
+def one_in_another(x: Any, y: Any, n: Any):
+    return [[a + b if a > b else a - b for a in (x, y)][1] for b in (n, 1)]
+
+
+def a_function_inside(x: Any, y: Any, n: Any):
+    return [(lambda z, w=(x if x > n else n): z if z > w else w)(q) for q in (1, y, n)]
+
+
+def inside_of_regions(x: Any, y: Any, n: Any):
+    v = 0
+    for i in range(n):
+        if x > i:
+            v += sum(q if q > i else i for q in (x, y, n))
+    return v
+
+
+def an_iterable_that_is_chosen(x: Any, y: Any, n: Any):
+    return [q for q in ((x, y) if n > 1 else (y, x))]
+
+
+def known_conditions(x: Any, y: Any, n: Any):
+    z = 0
+    found = [(z := q) if q > 1 else x for q in range(5) if 0 < q < 4 and q != 2]
+    return found, [q for q in (x, None, y) if q is not None][1], z
+
+
+# --- tables ---------------------------------------------------------------------------------------------------------
+
+
+def what_was_remembered(x: Any, y: Any, n: Any):
+    found: dict[Any, Any] = {}
+    for q in (x, y, x):
+        if q not in found:
+            found[q] = q + n
+    return found[x] + found[y]
+
+
+def keys_that_are_known(x: Any, y: Any, n: Any):
+    table = {"x": x, 3: y}
+    return (table["x"] if "x" in table and 3 in table else n), 4 in {3, 5}, "y" not in table
+
+
+WORK = [
+    a_choice, a_choice_in_a_generator, logic, a_chain_of_comparisons, values_of_a_dict, one_in_another,
+    a_function_inside, inside_of_regions, an_iterable_that_is_chosen, known_conditions, what_was_remembered,
+    keys_that_are_known,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", WORK)
+def test_it_gives_what_python_gives(function: Callable[..., Any]):
+    for numbers in NUMBERS:
+        expected = function(*numbers)
+        made = flyc.evaluate(function, *numbers)
+        assert (list(made) if isinstance(expected, list) else made) == expected, numbers
+
+
+# --- what Python would decide ---------------------------------------------------------------------------------------
+
+
+def a_filter(x: Any, y: Any):
+    return len([q for q in (1, y) if q > x])  # choose their values, as in \[a if cond else b for
+
+
+def a_filter_with_logic(x: Any, y: Any):
+    return sum(q for q in (1, y) if q > x and q < 7)  # decides while tracing which items it has
+
+
+def an_iterable(x: Any, y: Any):
+    return [q for q in ((x, y) if (x > 1 and y > 1) else (y, x))]  # cannot evaluate dynamic Boolean
+
+
+def an_arm_that_assigns(x: Any, y: Any):
+    return [(z := q) if q > x else y for q in (1, 2)], z  # cannot evaluate dynamic Boolean
+
+
+def a_set_of_numbers(x: Any, y: Any):
+    return y if x in {3, 5} else x  # compare with each: \(x == a\) \| \(x == b\)
+
+
+def a_dict_of_numbers(x: Any, y: Any):
+    return y if x not in {3: 1}.keys() else x  # compare with each
+
+
+def a_number_in_a_set(x: Any, y: Any):
+    return y if 3 in {x, y} else x  # equals a key is known at run time only
+
+
+REFUSED = [
+    a_filter, a_filter_with_logic, an_iterable, an_arm_that_assigns, a_set_of_numbers, a_dict_of_numbers,
+    a_number_in_a_set,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", REFUSED)
+def test_it_is_refused_at_its_line(function: Callable[..., Any]):
+    first = function.__code__.co_firstlineno
+    lines = Path(__file__).read_text().split("\n")
+    line = next(n for n in range(first, len(lines)) if "  # " in lines[n - 1])
+    with pytest.raises(DSLRuntimeError) as caught:
+        flyc.evaluate(function, 3, 5)
+    notes = "\n".join(caught.value.__notes__)
+    words = lines[line - 1].partition("  # ")[2]
+    assert re.search(words, f"{caught.value}\n{notes}")
+    assert f'test_as_python.py", line {line}\n' in notes and "^" in notes
