@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import flydsl.compiler as flyc
+import flydsl.expr as fx
 from flydsl.errors import DSLRuntimeError
 
 NUMBERS = ((3, 5, 2), (7, 1, 4), (0, 0, 0), (-4, 6, 3), (5, -5, 1))
@@ -80,10 +81,21 @@ def keys_that_are_known(x: Any, y: Any, n: Any):
     return (table["x"] if "x" in table and 3 in table else n), 4 in {3, 5}, "y" not in table
 
 
+# --- classes --------------------------------------------------------------------------------------------------------
+
+
+def an_unsigned_number_and_an_index(x: Any, y: Any, n: Any):
+    first = fx.Uint64(n)
+    for i in range(n):
+        if first > fx.Index(2):
+            first = first + fx.Index(i)
+    return fx.Int32(first if first < fx.Index(9) else first % fx.Index(9))
+
+
 WORK = [
     a_choice, a_choice_in_a_generator, logic, a_chain_of_comparisons, values_of_a_dict, one_in_another,
     a_function_inside, inside_of_regions, an_iterable_that_is_chosen, known_conditions, what_was_remembered,
-    keys_that_are_known,
+    keys_that_are_known, an_unsigned_number_and_an_index,
 ]  # fmt: skip
 
 
