@@ -200,6 +200,15 @@ def results(rng: random.Random) -> str | None:
         return wrong(rng.randrange(2**31), os.environ["FLYDSL_COMPILE_ARCH"], Path(folder) / "kernel.py")
 
 
+def copies(rng: random.Random) -> str | None:
+    """A random copy: it moves what its layouts and its predicate say."""
+    from .copies import wrong
+
+    os.environ["FLYDSL_COMPILE_BACKEND"], os.environ["FLYDSL_CPU_CHECK"] = "cpu", rng.choice("01")
+    with tempfile.TemporaryDirectory() as folder:
+        return wrong(rng, Path(folder) / "copy.py")
+
+
 # --- files and variables --------------------------------------------------------------------------------------------
 
 
@@ -286,6 +295,7 @@ SUBJECTS: dict[str, tuple[Subject, int]] = {
     "control": (control, 8),
     "kernels": (kernels, 20),
     "results": (results, 20),
+    "copies": (copies, 40),
     "artifacts": (artifacts, 60),
     "environment": (environment, 4),
 }
