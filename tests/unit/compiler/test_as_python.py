@@ -59,6 +59,14 @@ def an_iterable_that_is_chosen(x: Any, y: Any, n: Any):
     return [q for q in ((x, y) if n > 1 else (y, x))]
 
 
+def an_iterable_chosen_by_logic(x: Any, y: Any, n: Any):
+    return [q for q in ((x, y) if 0 < x < 9 > y and (n > 1 or not x > 3) and n != 7 else (y, x)) if q is not None]
+
+
+def text(x: Any, y: Any, n: Any):
+    return len(f"{1 if x is None else 23}{[q if q else 'none' for q in (1, 0)]!r}"), x
+
+
 def known_conditions(x: Any, y: Any, n: Any):
     z = 0
     found = [(z := q) if q > 1 else x for q in range(5) if 0 < q < 4 and q != 2]
@@ -94,8 +102,8 @@ def an_unsigned_number_and_an_index(x: Any, y: Any, n: Any):
 
 WORK = [
     a_choice, a_choice_in_a_generator, logic, a_chain_of_comparisons, values_of_a_dict, one_in_another,
-    a_function_inside, inside_of_regions, an_iterable_that_is_chosen, known_conditions, what_was_remembered,
-    keys_that_are_known, an_unsigned_number_and_an_index,
+    a_function_inside, inside_of_regions, an_iterable_that_is_chosen, an_iterable_chosen_by_logic, text,
+    known_conditions, what_was_remembered, keys_that_are_known, an_unsigned_number_and_an_index,
 ]  # fmt: skip
 
 
@@ -118,10 +126,6 @@ def a_filter_with_logic(x: Any, y: Any):
     return sum(q for q in (1, y) if q > x and q < 7)  # decides while tracing which items it has
 
 
-def an_iterable(x: Any, y: Any):
-    return [q for q in ((x, y) if (x > 1 and y > 1) else (y, x))]  # cannot evaluate dynamic Boolean
-
-
 def an_arm_that_assigns(x: Any, y: Any):
     return [(z := q) if q > x else y for q in (1, 2)], z  # cannot evaluate dynamic Boolean
 
@@ -139,7 +143,7 @@ def a_number_in_a_set(x: Any, y: Any):
 
 
 REFUSED = [
-    a_filter, a_filter_with_logic, an_iterable, an_arm_that_assigns, a_set_of_numbers, a_dict_of_numbers,
+    a_filter, a_filter_with_logic, an_arm_that_assigns, a_set_of_numbers, a_dict_of_numbers,
     a_number_in_a_set,
 ]  # fmt: skip
 

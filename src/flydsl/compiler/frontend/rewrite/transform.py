@@ -448,7 +448,7 @@ class Rewriter(ast.NodeTransformer):
                 self.visit(inner)
         return node
 
-    visit_Assert = visit_JoinedStr = untouched
+    visit_Assert = untouched
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
         reject(node, "async functions cannot be traced", "write a plain def")
@@ -487,13 +487,27 @@ class Rewriter(ast.NodeTransformer):
     visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
-        if self.in_iterable:
-            return self.generic_visit(node)
         word = "and" if isinstance(node.op, ast.And) else "or"
         made = self.expression(node.values[0])
         for value in node.values[1:]:
-            made = logical(word, made, self.expression(value), node)
+            made = self.logical(word, made, self.expression(value), node)
         return made
+
+    def logical(self, word: str, left: ast.expr, right: ast.expr, at: ast.expr) -> ast.expr:
+        """`left and right` with each operand evaluated once: `and_(v, right) if more_and(v := left) else v`."""
+        name = ARM if self.in_iterable else VALUE
+        given = load(name) if self.in_iterable else ast.NamedExpr(store(name), left)
+        test, both = runtime(f"more_{word}", [given], at), runtime(f"{word}_", [load(name), right], at)
+        made = ast.copy_location(ast.IfExp(test, both, load(name)), at)
+        return let({name: left}, made, at) if self.in_iterable else made
+
+    def chain(self, left: ast.expr, ops: list[ast.cmpop], rights: list[ast.expr], at: ast.expr) -> ast.expr:
+        """`a < b < c` where Python allows no `:=`."""
+        if len(ops) == 1:
+            return compare(left, ops[0], rights[0], at)
+        rest = self.chain(load(MIDDLE), ops[1:], rights[1:], at)
+        made = self.logical("and", compare(load(ARM), ops[0], load(MIDDLE), at), rest, at)
+        return let({ARM: left, MIDDLE: rights[0]}, made, at)
 
     def visit_Compare(self, node: ast.Compare) -> Any:
         left = self.expression(node.left)
@@ -501,15 +515,14 @@ class Rewriter(ast.NodeTransformer):
         if len(operands) == 1:
             return compare(left, node.ops[0], operands[0], node)
         if self.in_iterable:
-            node.left, node.comparators = left, operands
-            return node
+            return self.chain(left, node.ops, operands, node)
         made: ast.expr | None = None
         for i, (op, right) in enumerate(zip(node.ops, operands, strict=True)):
             if i + 1 < len(operands):
                 right = ast.NamedExpr(store(MIDDLE), right)
             step = compare(left, op, right, node)
             left = load(MIDDLE)
-            made = step if made is None else logical("and", made, step, node)
+            made = step if made is None else self.logical("and", made, step, node)
         return made
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
@@ -596,11 +609,10 @@ def compare(left: ast.expr, op: ast.cmpop, right: ast.expr, at: ast.expr) -> ast
     return found if isinstance(op, ast.In) else ast.copy_location(ast.UnaryOp(ast.Not(), found), at)
 
 
-def logical(word: str, left: ast.expr, right: ast.expr, at: ast.expr) -> ast.expr:
-    """`left and right` with each operand evaluated once: `and_(v, right) if more_and(v := left) else v`."""
-    test = runtime(f"more_{word}", [ast.NamedExpr(store(VALUE), left)], at)
-    both = runtime(f"{word}_", [load(VALUE), right], at)
-    return ast.copy_location(ast.IfExp(test, both, load(VALUE)), at)
+def let(values: dict[str, ast.expr], body: ast.expr, at: ast.expr) -> ast.expr:
+    """An expression in which names stand for the values of others; by the first name it is known as ours."""
+    args = ast.arguments([], [ast.arg(name) for name in values], None, [], [], None, [])
+    return ast.copy_location(ast.Call(ast.copy_location(ast.Lambda(args, body), at), list(values.values()), []), at)
 
 
 def declare(names: Sequence[str], at: ast.AST) -> list[ast.stmt]:
