@@ -174,6 +174,14 @@ def control(rng: random.Random) -> str | None:
     return None
 
 
+def statements(rng: random.Random) -> str | None:
+    """Everything of Python: a random function gives what Python gives, or is refused."""
+    from .statements import wrong
+
+    made = _module("tests/unit/expr/test_control_flow.py")
+    return wrong(rng, made.define, lambda f: made.trace_values(f, made.Int32, made.Int32), made.run)
+
+
 # --- kernels --------------------------------------------------------------------------------------------------------
 
 
@@ -293,6 +301,7 @@ SUBJECTS: dict[str, tuple[Subject, int]] = {
     "layouts": (layouts, 400),
     "arguments": (arguments, 60),
     "control": (control, 8),
+    "statements": (statements, 40),
     "kernels": (kernels, 20),
     "results": (results, 20),
     "copies": (copies, 40),
