@@ -73,6 +73,51 @@ def known_conditions(x: Any, y: Any, n: Any):
     return found, [q for q in (x, None, y) if q is not None][1], z
 
 
+# --- what calls in operands change ----------------------------------------------------------------------------------
+
+
+def arms_that_change_variables(x: Any, y: Any, n: Any):
+    kept, last = [0, 0], 0
+
+    def keep(i: int, value: Any):
+        nonlocal last
+        kept[i], last = value, value
+        return value
+
+    chosen = keep(0, x) if x > 2 else keep(1, y)
+    return chosen, *kept, last, [keep(1, q) if q > n else 0 for q in (1, x, 4)][1], last
+
+
+def operands_that_change_variables(x: Any, y: Any, n: Any):
+    count = 0
+
+    def more(by: Any):
+        nonlocal count
+        count += by
+        return count > 2
+
+    first = 1 if (x > 2 and more(1) and more(y)) else 2
+    second = 1 if (x > 4 or not more(2) or (y and more(4))) else 2
+    while n > 0 and not more(1):
+        n -= 1
+    return first, second, count, n, 1 if (0 and more(8)) or more(16) else 2
+
+
+def a_function_of_the_function_around(x: Any, y: Any, n: Any):
+    count = 0
+
+    def step():
+        nonlocal count
+        count = 5
+
+    def inner(q: Any):
+        if q > 2:
+            step()
+        return q
+
+    return inner(x), count
+
+
 # --- tables ---------------------------------------------------------------------------------------------------------
 
 
@@ -104,6 +149,7 @@ WORK = [
     a_choice, a_choice_in_a_generator, logic, a_chain_of_comparisons, values_of_a_dict, one_in_another,
     a_function_inside, inside_of_regions, an_iterable_that_is_chosen, an_iterable_chosen_by_logic, text,
     known_conditions, what_was_remembered, keys_that_are_known, an_unsigned_number_and_an_index,
+    arms_that_change_variables, operands_that_change_variables, a_function_of_the_function_around,
 ]  # fmt: skip
 
 

@@ -319,12 +319,26 @@ def _decided(chosen: Body, names: Names) -> Exit | None:
     return left
 
 
-def if_expr(cond: object, then: Body, orelse: Body) -> Any:
-    """`then if cond else orelse`."""
+def if_expr(cond: object, then: Body, orelse: Body, names: Names = (), cells: Body | None = None) -> Any:
+    """`then if cond else orelse`; the arms change variables where there are `names`, whose cells `cells` has."""
     known = truth(cond)
     if isinstance(known, bool):
         return then() if known else orelse()
-    return _regions().if_value(known, then, orelse)
+    return _regions().if_value(known, then, orelse, names, cells)
+
+
+def and_then(left: object, right: Body, names: Names, cells: Body) -> Any:
+    """`left and right` whose right operand changes variables, which it must not where the left one is false."""
+    if not is_runtime(left):
+        return right() if left else left
+    return if_expr(left, lambda: truth(right()), lambda: False, names, cells)
+
+
+def or_then(left: object, right: Body, names: Names, cells: Body) -> Any:
+    """`left or right` of the same kind."""
+    if not is_runtime(left):
+        return left or right()
+    return if_expr(left, lambda: True, lambda: truth(right()), names, cells)
 
 
 def while_(cond: Body, body: Body, names: Names) -> None:

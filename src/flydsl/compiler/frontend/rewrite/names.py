@@ -347,6 +347,13 @@ class Scope:
         found = self.summary.regions.items()
         return {n: where for n, where in found if n not in self.summary.outside and n not in self.params}
 
+    def calls(self, mentions: Iterable[str]) -> dict[str, int]:
+        """What functions of these names may change, where they are defined in this function or in one around it."""
+        found = {} if self.parent is None else self.parent.calls(n for n in mentions if n not in self.locals)
+        for name in mentions:
+            merge(found, self.functions.get(name, {}))
+        return found
+
     def owns(self, name: str) -> bool:
         """Whether a name is a variable of this function or of one around it, in the source being rewritten."""
         if name in self.locals:

@@ -306,8 +306,7 @@ class Rewriter(ast.NodeTransformer):
                 if summary.effects[name] == ASSIGNED:
                     self.reject_outer(name, nodes)
             merge(found, summary.effects)
-            for helper in summary.mentions.keys() & scope.functions.keys():
-                merge(found, scope.functions[helper])
+            merge(found, scope.calls(summary.mentions))
         for name in [n for n in found if not scope.owns(n) or (n == "self" and found[n] <= RECEIVED)]:
             del found[name]
         private: set[str] = set()
@@ -490,7 +489,11 @@ class Rewriter(ast.NodeTransformer):
         word = "and" if isinstance(node.op, ast.And) else "or"
         made = self.expression(node.values[0])
         for value in node.values[1:]:
-            made = self.logical(word, made, self.expression(value), node)
+            changed = [] if summarise([value]).walrus else self.changed_by([value])
+            if changed:
+                made = runtime(f"{word}_then", [made, self.arm(value), *changed], node)
+            else:
+                made = self.logical(word, made, self.expression(value), node)
         return made
 
     def logical(self, word: str, left: ast.expr, right: ast.expr, at: ast.expr) -> ast.expr:
@@ -544,8 +547,18 @@ class Rewriter(ast.NodeTransformer):
                     "an assignment expression in an arm of a conditional expression cannot be traced",
                     "use an if statement",
                 )
+        changed = self.changed_by([node.body, node.orelse])
         test = self.expression(node.test)
-        return runtime("if_expr", [test, self.arm(node.body), self.arm(node.orelse)], node)
+        return runtime("if_expr", [test, self.arm(node.body), self.arm(node.orelse), *changed], node)
+
+    def changed_by(self, operands: Sequence[ast.expr]) -> list[ast.expr]:
+        """What tells the runtime which variables calls in some operands change: their names, and their cells."""
+        scope = self.current
+        found = {n: kind for n, kind in scope.calls(summarise(operands).mentions).items() if scope.owns(n)}
+        if not found:
+            return []
+        names = Carried(dict(sorted(found.items())), set())
+        return [self.constant(names), self.arm(ast.Tuple([load(name) for name in names.names], ast.Load()))]
 
     def arm(self, node: ast.expr) -> ast.expr:
         """A lambda with a parameter by which it is known as ours."""
