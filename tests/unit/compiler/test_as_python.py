@@ -11,7 +11,7 @@ import pytest
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.errors import DSLRuntimeError
+from flydsl.errors import DSLRuntimeError, DSLTypeError
 
 NUMBERS = ((3, 5, 2), (7, 1, 4), (0, 0, 0), (-4, 6, 3), (5, -5, 1))
 
@@ -205,3 +205,34 @@ def test_it_is_refused_at_its_line(function: Callable[..., Any]):
     words = lines[line - 1].partition("  # ")[2]
     assert re.search(words, f"{caught.value}\n{notes}")
     assert f'test_as_python.py", line {line}\n' in notes and "^" in notes
+
+
+def a_refusal_that_is_caught(x: Any, y: Any):
+    kept: list[int] = []
+    try:
+        if x > 2:
+            kept.append(1)
+    except Exception:  # noqa: BLE001
+        kept = [2]
+    return len(kept) + y
+
+
+def a_raise_that_is_caught(x: Any, y: Any):
+    try:
+        for _ in range(x):
+            raise ValueError
+    except ValueError:
+        return y
+    return x
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (a_refusal_that_is_caught, "a method changed this list"),
+        (a_raise_that_is_caught, "this ValueError left a run-time region and was caught"),
+    ],
+)
+def test_what_leaves_a_region_is_not_to_be_caught(function: Callable[..., Any], words: str):
+    with pytest.raises((DSLTypeError, DSLRuntimeError), match=words):
+        flyc.evaluate(function, 3, 5)

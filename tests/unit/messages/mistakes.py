@@ -94,6 +94,9 @@ MISTAKES: dict[str, str] = {
     "a dict looked up at run time": program("x[i] = {0: 1.0}[i]  # here"),
     "an assertion": program("assert x[i] > 0.0  # here"),
     "a raise under a condition": program("if x[i] > 0.0:\n    raise ValueError('positive')  # here"),
+    "a raise that is caught": program(
+        "try:\n    if x[i] > 0.0:\n        raise ValueError  # here\nexcept ValueError:\n    x[i] = 0.0"
+    ),
     "an unrolled loop of run time": program("for k in fx.range_constexpr(x.shape[0]):  # here\n    x[k] = 1.0"),
     "a parameter left out": program("v = fx.make_view(x)  # here"),
     "a parameter that is none": program("x[i] = fx.exp(x[i], fastmat='afn')  # here"),

@@ -404,7 +404,8 @@ class Variables:
         return self
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        if error is not None:
+        if isinstance(error, BaseException):
+            current().broken_off = current().broken_off or error
             for slot in self.slots:
                 slot.cell.cell_contents = slot.before
         self.forget_new()
