@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -145,7 +146,17 @@ def an_unsigned_number_and_an_index(x: Any, y: Any, n: Any):
     return fx.Int32(first if first < fx.Index(9) else first % fx.Index(9))
 
 
+def tables_of_other_classes(x: Any, y: Any, n: Any):
+    sums, order = collections.defaultdict(int), collections.OrderedDict(a=y, b=x)
+    sums["a"] = y
+    for _ in range(n):
+        sums["a"] += x
+        order["b"] += len({1, 2}.union((3,)))
+    return sums["a"], order["b"], list(order) == ["a", "b"], {"u": x, 3: y}.get("u", 1), {}.get(x, 5)
+
+
 WORK = [
+    tables_of_other_classes,
     a_choice, a_choice_in_a_generator, logic, a_chain_of_comparisons, values_of_a_dict, one_in_another,
     a_function_inside, inside_of_regions, an_iterable_that_is_chosen, an_iterable_chosen_by_logic, text,
     known_conditions, what_was_remembered, keys_that_are_known, an_unsigned_number_and_an_index,
@@ -188,7 +199,12 @@ def a_number_in_a_set(x: Any, y: Any):
     return y if 3 in {x, y} else x  # equals a key is known at run time only
 
 
+def a_number_that_is_looked_up(x: Any, y: Any):
+    return {3: y}.get(x, 5)  # pick with cond.select
+
+
 REFUSED = [
+    a_number_that_is_looked_up,
     a_filter, a_filter_with_logic, an_arm_that_assigns, a_set_of_numbers, a_dict_of_numbers,
     a_number_in_a_set,
 ]  # fmt: skip
@@ -224,6 +240,26 @@ def a_raise_that_is_caught(x: Any, y: Any):
     except ValueError:
         return y
     return x
+
+
+def a_set_that_grows(x: Any, y: Any):
+    seen = {1}
+    if x > 2:
+        seen.add(2)
+    return len(seen) + y
+
+
+def a_queue_that_grows(x: Any, y: Any):
+    waiting = collections.deque([x])
+    for _ in range(y):
+        waiting.append(y)
+    return waiting[0]
+
+
+@pytest.mark.parametrize("function", [a_set_that_grows, a_queue_that_grows])
+def test_containers_that_are_not_carried_must_not_change(function: Callable[..., Any]):
+    with pytest.raises(DSLTypeError, match="a method changed this (set|deque) of Python values"):
+        flyc.evaluate(function, 3, 5)
 
 
 @pytest.mark.parametrize(

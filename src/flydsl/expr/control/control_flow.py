@@ -156,15 +156,27 @@ def chosen(x: object) -> object:
 
 def contains(x: object, items: Any) -> bool:
     """`x in items`. Tables find by hash, which takes a run-time value for different from every number."""
-    if isinstance(items, (Set, Mapping)):
-        keys = cast("Set[object]", items)
-        if x in keys:
-            return True
-        mixed = any(is_number(key) for key in keys) if is_runtime(x) else is_number(x) and any(map(is_runtime, keys))
-        if mixed:
-            raise DSLRuntimeError("whether a run-time value equals a key is known at run time only")
-        return False
-    return x in items
+    found = x in items
+    if not found and isinstance(items, (Set, Mapping)):
+        refuse_key(x, cast("Set[object]", items))
+    return found
+
+
+def lookup(method: Body, *args: Any, **options: object) -> Any:
+    """A call of a method named like those that look something up in a dict."""
+    table = getattr(method, "__self__", None)
+    if args and isinstance(table, dict) and args[0] not in table:
+        refuse_key(args[0], cast("dict[object, object]", table).keys())
+    return method(*args, **options)
+
+
+def refuse_key(x: object, keys: Set[object]) -> None:
+    """Refuse to take a value for different from all keys where that is known at run time only."""
+    if any(is_number(key) for key in keys) if is_runtime(x) else is_number(x) and any(map(is_runtime, keys)):
+        raise DSLRuntimeError(
+            "whether a run-time value equals a key of a table is known at run time only; compare with each, or pick "
+            "with cond.select(a, b)"
+        )
 
 
 def is_number(x: object) -> bool:
@@ -174,6 +186,8 @@ def is_number(x: object) -> bool:
 
 # --- functions of Python ------------------------------------------------------------------------------------------
 
+LOOKUPS = ("get", "pop", "setdefault")
+"""Methods of dicts that do something else for a key that is not there; calls of these names come to `lookup`."""
 BUILTINS = ("all", "any", "max", "min")
 """Functions of Python that decide by truth; calls of these names come to `builtin`."""
 

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ....expr.control.control_flow import ASSIGNED, BUILTINS, RECEIVED
+from ....expr.control.control_flow import ASSIGNED, BUILTINS, LOOKUPS, RECEIVED
 from .certain import Certain
 from .names import FunctionNode, Scope, called_name, is_const, merge, summarise
 from .source import NotImplementedSyntaxError, filename, reject
@@ -575,6 +575,9 @@ class Rewriter(ast.NodeTransformer):
             case ast.Call(func=ast.Name(id=name)) if name in BUILTINS and not self.current.owns(name):
                 self.generic_visit(node)
                 return runtime("builtin", [node.func, *node.args], node, node.keywords)
+            case ast.Call(func=ast.Attribute(attr=name), args=[_, *_]) if name in LOOKUPS:
+                self.generic_visit(node)
+                return runtime("lookup", [node.func, *node.args], node, node.keywords)
             case _:
                 pass
         return self.generic_visit(node)
