@@ -37,7 +37,6 @@ _CONSTANTS = (
 )  # fmt: skip
 
 _OTHER_CONTAINERS = (set, deque, bytearray, array)
-"""Containers that are not carried: their methods must not change them."""
 
 _handle_classes: dict[type, bool] = {}
 
@@ -96,6 +95,11 @@ def children_of(x: object) -> list[tuple[object, object]] | None:
     if isinstance(x, SimpleNamespace):
         return list(vars(x).items())
     return None
+
+
+def is_other_container(x: object) -> bool:
+    """Whether `x` is a container that is not carried: its methods must not change it."""
+    return isinstance(x, _OTHER_CONTAINERS)
 
 
 def holds_dsl(x: object) -> bool:
@@ -389,7 +393,7 @@ class Variables:
         if kind <= RECEIVED:
             if is_constant(value) or (kind == DEEP and not holds_dsl(value)):
                 return
-            if isinstance(value, _OTHER_CONTAINERS) or (children_of(value) is not None and not holds_dsl(value)):
+            if is_other_container(value) or (children_of(value) is not None and not holds_dsl(value)):
                 self.watched.append((name, value, _snapshot(value)))
                 return
             if children_of(value) is None and not is_dsl(value):
@@ -548,7 +552,7 @@ def _frames_to_user() -> int:
 
 def _snapshot(x: object) -> list[object]:
     """The keys and leaves of a container, depth first."""
-    if isinstance(x, _OTHER_CONTAINERS):
+    if is_other_container(x):
         return list(cast("Iterable[object]", x))
     found: list[object] = []
     for key, item in children_of(x) or ():

@@ -306,7 +306,7 @@ class Rewriter(ast.NodeTransformer):
                 if summary.effects[name] == ASSIGNED:
                     self.reject_outer(name, nodes)
             merge(found, summary.effects)
-            merge(found, scope.calls(summary.mentions))
+            merge(found, scope.calls(summary.mentions.keys()))
         for name in [n for n in found if not scope.owns(n) or (n == "self" and found[n] <= RECEIVED)]:
             del found[name]
         private: set[str] = set()
@@ -554,7 +554,7 @@ class Rewriter(ast.NodeTransformer):
     def changed_by(self, operands: Sequence[ast.expr]) -> list[ast.expr]:
         """What tells the runtime which variables calls in some operands change: their names, and their cells."""
         scope = self.current
-        found = {n: kind for n, kind in scope.calls(summarise(operands).mentions).items() if scope.owns(n)}
+        found = {n: kind for n, kind in scope.calls(summarise(operands).mentions.keys()).items() if scope.owns(n)}
         if not found:
             return []
         names = Carried(dict(sorted(found.items())), set())
