@@ -104,6 +104,19 @@ def operands_that_change_variables(x: Any, y: Any, n: Any):
     return first, second, count, n, 1 if (0 and more(8)) or more(16) else 2
 
 
+def operands_that_assign(x: Any, y: Any, n: Any):
+    v, w, found = 0, y, 0
+    if x > 2 and (v := y + 1) > 2 and (v := v + n) > 5:
+        found = v
+    if x > 4 or (w := n * 2) > 3:
+        found += w
+    if y > 2 and (new := x + 1) > 2:
+        found += new
+    if n > 2 and (new := y + 1) > 2:
+        found += new
+    return v, w, found
+
+
 def a_function_of_the_function_around(x: Any, y: Any, n: Any):
     count = 0
 
@@ -160,7 +173,7 @@ WORK = [
     a_choice, a_choice_in_a_generator, logic, a_chain_of_comparisons, values_of_a_dict, one_in_another,
     a_function_inside, inside_of_regions, an_iterable_that_is_chosen, an_iterable_chosen_by_logic, text,
     known_conditions, what_was_remembered, keys_that_are_known, an_unsigned_number_and_an_index,
-    arms_that_change_variables, operands_that_change_variables, a_function_of_the_function_around,
+    arms_that_change_variables, operands_that_change_variables, operands_that_assign, a_function_of_the_function_around,
 ]  # fmt: skip
 
 

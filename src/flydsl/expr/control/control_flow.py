@@ -139,6 +139,39 @@ def _logical(left: object, right: object, word: str, hook: str) -> object:
     return getattr(typed(left), hook)(typed(right))
 
 
+def before(names: Names, cells: Body) -> list[tuple[CellType, object]]:
+    """What variables are that the right operand of an `and` or `or` is about to bind, where they are anything."""
+    return [(cell, cell.cell_contents) for cell in cells_of(names, cells).values() if is_bound(cell)]
+
+
+def and_binding(left: object, before: list[tuple[CellType, object]], right: object) -> object:
+    """`left and right`, where `more_and(left)`; the right operand has bound variables."""
+    _keep(left, before, True)
+    return and_(left, right)
+
+
+def or_binding(left: object, before: list[tuple[CellType, object]], right: object) -> object:
+    """`left or right` of the same kind."""
+    _keep(left, before, False)
+    return or_(left, right)
+
+
+def _keep(left: object, before: list[tuple[CellType, object]], when: bool) -> None:
+    """Let variables be what they were where Python would not have come to the right operand."""
+    if not is_runtime(left):
+        return
+    from ..numeric import Numeric
+
+    cond: Any = truth(left)
+    for cell, old in before:
+        new = cell.cell_contents
+        if new is old or not all(isinstance(x, (numbers.Real, Numeric)) for x in (old, new)):
+            continue
+        old, new = _regions().promote(old, new), _regions().promote(new, old)
+        if type(old) is type(new):  # another one is no longer what it was
+            cell.cell_contents = cond.select(new, old) if when else cond.select(old, new)
+
+
 def not_(x: object) -> object:
     """`not x`."""
     return typed(x).__dsl_not__() if is_runtime(x) else not x

@@ -489,18 +489,25 @@ class Rewriter(ast.NodeTransformer):
         word = "and" if isinstance(node.op, ast.And) else "or"
         made = self.expression(node.values[0])
         for value in node.values[1:]:
-            changed = [] if summarise([value]).walrus else self.changed_by([value])
+            bound = sorted(summarise([value]).walrus)
+            changed = [] if bound else self.changed_by([value])
             if changed:
                 made = runtime(f"{word}_then", [made, self.arm(value), *changed], node)
-            else:
-                made = self.logical(word, made, self.expression(value), node)
+                continue
+            before: list[ast.expr] = []
+            if bound and not self.in_comprehension:
+                names = Carried(dict.fromkeys(bound, ASSIGNED), set())
+                cells = self.arm(ast.Tuple([load(name) for name in bound], ast.Load()))
+                before = [runtime("before", [self.constant(names), cells], node)]
+            made = self.logical(word, made, [*before, self.expression(value)], node)
         return made
 
-    def logical(self, word: str, left: ast.expr, right: ast.expr, at: ast.expr) -> ast.expr:
+    def logical(self, word: str, left: ast.expr, right: Sequence[ast.expr], at: ast.expr) -> ast.expr:
         """`left and right` with each operand evaluated once: `and_(v, right) if more_and(v := left) else v`."""
         name = ARM if self.in_iterable else VALUE
         given = load(name) if self.in_iterable else ast.NamedExpr(store(name), left)
-        test, both = runtime(f"more_{word}", [given], at), runtime(f"{word}_", [load(name), right], at)
+        word_of = f"{word}_" if len(right) == 1 else f"{word}_binding"
+        test, both = runtime(f"more_{word}", [given], at), runtime(word_of, [load(name), *right], at)
         made = ast.copy_location(ast.IfExp(test, both, load(name)), at)
         return let({name: left}, made, at) if self.in_iterable else made
 
@@ -509,7 +516,7 @@ class Rewriter(ast.NodeTransformer):
         if len(ops) == 1:
             return compare(left, ops[0], rights[0], at)
         rest = self.chain(load(MIDDLE), ops[1:], rights[1:], at)
-        made = self.logical("and", compare(load(ARM), ops[0], load(MIDDLE), at), rest, at)
+        made = self.logical("and", compare(load(ARM), ops[0], load(MIDDLE), at), [rest], at)
         return let({ARM: left, MIDDLE: rights[0]}, made, at)
 
     def visit_Compare(self, node: ast.Compare) -> Any:
@@ -525,7 +532,7 @@ class Rewriter(ast.NodeTransformer):
                 right = ast.NamedExpr(store(MIDDLE), right)
             step = compare(left, op, right, node)
             left = load(MIDDLE)
-            made = step if made is None else self.logical("and", made, step, node)
+            made = step if made is None else self.logical("and", made, [step], node)
         return made
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
