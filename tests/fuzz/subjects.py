@@ -174,6 +174,14 @@ def control(rng: random.Random) -> str | None:
     return None
 
 
+def statements(rng: random.Random) -> str | None:
+    """Everything of Python: a random function gives what Python gives, or is refused."""
+    from .statements import wrong
+
+    made = _module("tests/unit/expr/test_control_flow.py")
+    return wrong(rng, made.define, lambda f: made.trace_values(f, made.Int32, made.Int32), made.run)
+
+
 # --- kernels --------------------------------------------------------------------------------------------------------
 
 
@@ -198,6 +206,15 @@ def results(rng: random.Random) -> str | None:
     os.environ["FLYDSL_COMPILE_OPT_LEVEL"], os.environ["FLYDSL_CPU_CHECK"] = rng.choice("02"), rng.choice("001")
     with tempfile.TemporaryDirectory() as folder:
         return wrong(rng.randrange(2**31), os.environ["FLYDSL_COMPILE_ARCH"], Path(folder) / "kernel.py")
+
+
+def copies(rng: random.Random) -> str | None:
+    """A random copy: it moves what its layouts and its predicate say."""
+    from .copies import wrong
+
+    os.environ["FLYDSL_COMPILE_BACKEND"], os.environ["FLYDSL_CPU_CHECK"] = "cpu", rng.choice("01")
+    with tempfile.TemporaryDirectory() as folder:
+        return wrong(rng, Path(folder) / "copy.py")
 
 
 # --- files and variables --------------------------------------------------------------------------------------------
@@ -284,8 +301,10 @@ SUBJECTS: dict[str, tuple[Subject, int]] = {
     "layouts": (layouts, 400),
     "arguments": (arguments, 60),
     "control": (control, 8),
+    "statements": (statements, 40),
     "kernels": (kernels, 20),
     "results": (results, 20),
+    "copies": (copies, 40),
     "artifacts": (artifacts, 60),
     "environment": (environment, 4),
 }

@@ -163,6 +163,7 @@ def _run(launcher: JitFunction, args: Sequence[object], target: str | None) -> b
     """Compile, run once and give what was written."""
     from ..runtime import get_device_runtime
     from .build.driver import compile_module
+    from .frontend.error_notes import add_source_note
     from .frontend.trace_call import trace_call
 
     runtime = get_device_runtime()
@@ -175,8 +176,12 @@ def _run(launcher: JitFunction, args: Sequence[object], target: str | None) -> b
                 f"{target} needs the {backend.runtime_kind or backend.name} runtime, this is {runtime.kind}"
             )
         # Nothing of it is kept: the result's structure is known from tracing, which a cache would skip.
-        traced = trace_call(launcher.__name__, launcher.rewritten.function, call.arguments, backend)
-        artifact = compile_module(traced.name, traced.module, traced.kernels, backend, externs=traced.externs)
+        try:
+            traced = trace_call(launcher.__name__, launcher.rewritten.function, call.arguments, backend)
+            artifact = compile_module(traced.name, traced.module, traced.kernels, backend, externs=traced.externs)
+        except Exception as error:
+            add_source_note(error)
+            raise
         with launch_place(call.adapted):
             loaded = launcher.load(artifact, backend)
         loaded.call(list(call.adapted.values()))

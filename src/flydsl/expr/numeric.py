@@ -103,9 +103,9 @@ class NumericMeta(type):
         return importlib.import_module("numpy").dtype(name)
 
     @property
-    def zero(cls) -> Any:
-        """Compile-time zero of the class."""
-        return cls(0)
+    def zero(cls) -> int | float:
+        """The zero of the class, as Python's number."""
+        return 0.0 if cls.is_float else 0
 
 
 class Numeric(ScalarOperators, metaclass=NumericMeta):

@@ -40,6 +40,10 @@ class Computes:
 
     __slots__ = ()
 
+    def __fly_cache_key__(self) -> None:
+        """In a cache key, where a program left one in a global variable: there is nothing to know of a trace that is
+        over, and its ops lead from each to all others."""
+
 
 def _of_the_class(name: str) -> Callable[..., object]:
     def method(self: SSAValue, *args: Any, **options: object) -> object:

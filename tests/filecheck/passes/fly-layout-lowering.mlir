@@ -160,6 +160,24 @@ gpu.module @m {
     fly.copy(%at, %gv, %rv, %pv) : (!copy, !fly.memref<f32, global, (1,2):(0,4)>, !fly.memref<f32, register, (1,2):(0,1)>, !fly.memref<i1, register, 2:1>) -> ()
     gpu.return
   }
+  // The calls of one first mode share the flag of it.
+  // CHECK-LABEL: gpu.func @shared_flags(
+  gpu.func @shared_flags(%g: !fly.ptr<f32, global>, %f: !fly.ptr<i1, register>) kernel {
+    %gl = fly.static : !fly.layout<((1,2),2):((0,1),2)>
+    %gv = fly.make_view(%g, %gl) : (!fly.ptr<f32, global>, !fly.layout<((1,2),2):((0,1),2)>) -> !fly.memref<f32, global, ((1,2),2):((0,1),2)>
+    %pl = fly.static : !fly.layout<2:1>
+    %pv = fly.make_view(%f, %pl) : (!fly.ptr<i1, register>, !fly.layout<2:1>) -> !fly.memref<i1, register, 2:1>
+    %at = fly.make_copy_atom {valBits = 32 : i32} : !copy
+    // CHECK: %[[P:.*]] = fly.make_view(%f, %{{.*}})
+    // CHECK: fly.copy_atom_call(%{{.*}}, %{{.*}}, %{{.*}}, %[[P]])
+    // CHECK: fly.copy_atom_call(%{{.*}}, %{{.*}}, %{{.*}}, %[[P]])
+    // CHECK: %[[F:.*]] = fly.add_offset(%f, %{{.*}}) : (!fly.ptr<i1, register>, !fly.int_tuple<1>)
+    // CHECK: %[[Q:.*]] = fly.make_view(%[[F]], %{{.*}})
+    // CHECK: fly.copy_atom_call(%{{.*}}, %{{.*}}, %{{.*}}, %[[Q]])
+    // CHECK: fly.copy_atom_call(%{{.*}}, %{{.*}}, %{{.*}}, %[[Q]])
+    fly.copy(%at, %gv, %gv, %pv) : (!copy, !fly.memref<f32, global, ((1,2),2):((0,1),2)>, !fly.memref<f32, global, ((1,2),2):((0,1),2)>, !fly.memref<i1, register, 2:1>) -> ()
+    gpu.return
+  }
   // The swizzle of a composed layout is folded into the address of each call.
   // CHECK-LABEL: gpu.func @swizzled(
   gpu.func @swizzled(%s: !fly.ptr<f32, shared, align<16>>, %i: i32) kernel {

@@ -70,5 +70,6 @@ def test_mistakes_show_the_users_line():
     def wrong(x):
         return int(x)
 
-    with pytest.raises(RuntimeError, match="has no Python integer representation"):
+    with pytest.raises(RuntimeError, match="has no Python integer representation") as caught:
         flyc.evaluate(wrong, 3)
+    assert "return int(x)\n           ^^^^^^" in caught.value.__notes__[-1]

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.covering import some_of
+from tests.fuzz.statements import wrong
 from xdsl.dialects import func, scf
 from xdsl.dialects import test as xdsl_test
 from xdsl.dialects.builtin import ModuleOp
@@ -91,6 +92,7 @@ COMPARE = {
 BINARY = {
     "arith.addi": lambda a, b: a + b, "arith.subi": lambda a, b: a - b, "arith.muli": lambda a, b: a * b,
     "arith.andi": lambda a, b: a & b, "arith.ori": lambda a, b: a | b, "arith.xori": lambda a, b: a ^ b,
+    "arith.shli": lambda a, b: a << b, "arith.maxsi": max, "arith.minsi": min,
 }  # fmt: skip
 PREDICATES = list(COMPARE)
 
@@ -1310,6 +1312,13 @@ def test_random_programs_compute_what_python_does(group: int):
             expected = list(f(a, b))
             assert list(plain(a, b)) == expected, source
             assert run(traced, a, b) == expected, source
+
+
+@pytest.mark.parametrize("group", some_of(range(10), 4))
+def test_random_statements_do_what_python_says(group: int):
+    for seed in range(group * 12, group * 12 + 12):
+        found = wrong(random.Random(seed), define, lambda f: trace_values(f, Int32, Int32), run)
+        assert found is None, found
 
 
 def test_nothing_warns_on_ordinary_programs():

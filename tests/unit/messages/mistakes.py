@@ -66,6 +66,9 @@ MISTAKES: dict[str, str] = {
     "break in a run-time loop": program("for k in range(i):\n    if x[k] > 2.0:\n        break  # here"),
     "a name of one branch": program("if i < 4:\n    v = 3.0\nx[i] = v  # here"),
     "a name of a branch left out": program("if LIMIT > 100:\n    v = 3.0\nx[i] = v  # here"),
+    "a value of a branch in a list": program(
+        "kept = []\nput = kept.append\nif i < 4:\n    put(x[i] + 1.0)\nx[0] = kept[0]  # here"
+    ),
     "a variable that changes its type": program("s = 0\nfor k in range(i):  # here\n    s = s + x[k]"),
     "a variable that starts as None": program("s = None\nif i < 4:  # here\n    s = x[i]"),
     "a store of another type": program("x[i] = i  # here"),
@@ -91,6 +94,9 @@ MISTAKES: dict[str, str] = {
     "a dict looked up at run time": program("x[i] = {0: 1.0}[i]  # here"),
     "an assertion": program("assert x[i] > 0.0  # here"),
     "a raise under a condition": program("if x[i] > 0.0:\n    raise ValueError('positive')  # here"),
+    "a raise that is caught": program(
+        "try:\n    if x[i] > 0.0:\n        raise ValueError  # here\nexcept ValueError:\n    x[i] = 0.0"
+    ),
     "an unrolled loop of run time": program("for k in fx.range_constexpr(x.shape[0]):  # here\n    x[k] = 1.0"),
     "a parameter left out": program("v = fx.make_view(x)  # here"),
     "a parameter that is none": program("x[i] = fx.exp(x[i], fastmat='afn')  # here"),

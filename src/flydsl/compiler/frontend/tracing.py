@@ -14,7 +14,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from ... import config
 from ...dialects.upstream import gpu
-from ...errors import DSLRuntimeError, DSLTypeError, DSLValueError
+from ...errors import DSLRuntimeError, DSLTypeError, DSLValueError, FlyDSLError
 from ...expr.arith import max as arith_max
 from ...expr.emit.side_buffers import SideBuffers
 from ...expr.emit.trace import active
@@ -40,6 +40,7 @@ from ..build.ir_errors import place
 from ..build.isolation import RAW_TEXT
 from ..extern_link import Externs
 from ..key.constant_keys import constexpr_key
+from .escapes import check_escapes
 from .geometry import check_extent
 from .host_ops import check_host_ops, warn_of_result
 from .pointer_arguments import Taken, bytes_from, is_map, kind_of, taken_again, taken_from
@@ -178,6 +179,7 @@ def trace_host(
             with follow():
                 warn_of_result(name, function, _call(function, values))
             tracer.opn(func.ReturnOp, (), ())
+        _check_caught(tracer)
         _check_launched(frame)
         check_host_ops(name, entry, target.on_host)
     finally:
@@ -192,6 +194,7 @@ def trace_host(
         module.attributes[TILED_COPIES] = UnitAttr()
     if frame.prints:
         module.attributes[PRINTS] = UnitAttr()
+    check_escapes(module)
     return module, frame.kernels, walk_kernels(entry, device, spans)
 
 
@@ -229,6 +232,19 @@ def _call(function: Any, arguments: dict[str, Any]) -> Any:
 
 
 BOUNDARIES.add(_call.__code__)
+
+
+def _check_caught(tracer: Tracer) -> None:
+    """Refuse an `except` around a run-time region: what is raised in one is raised while tracing, whatever happens."""
+    error = tracer.broken_off
+    if error is None:
+        return
+    if isinstance(error, FlyDSLError):
+        raise error
+    raise DSLRuntimeError(
+        f"this {type(error).__name__} left a run-time region and was caught: a region is traced once, whatever the "
+        "values are, so it would always be raised; choose a value under the condition instead"
+    ).with_traceback(error.__traceback__) from error
 
 
 def _check_launched(frame: HostFrame) -> None:

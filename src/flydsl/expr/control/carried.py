@@ -6,12 +6,15 @@ At the end of the region the variable must still have that shape. Variables that
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import enum
 import numbers
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from array import array
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -32,6 +35,8 @@ _CONSTANTS = (
     str, bytes, range, slice, frozenset, enum.Enum, type, ModuleType, FunctionType, MethodType, BuiltinFunctionType,
     numbers.Number, type(None), type(Ellipsis),
 )  # fmt: skip
+
+_OTHER_CONTAINERS = (set, deque, bytearray, array)
 
 _handle_classes: dict[type, bool] = {}
 
@@ -92,6 +97,11 @@ def children_of(x: object) -> list[tuple[object, object]] | None:
     return None
 
 
+def is_other_container(x: object) -> bool:
+    """Whether `x` is a container that is not carried: its methods must not change it."""
+    return isinstance(x, _OTHER_CONTAINERS)
+
+
 def holds_dsl(x: object) -> bool:
     """Whether there is a DSL value in a container, at any depth."""
     if is_dsl(x) or is_ir_value(x):
@@ -103,7 +113,9 @@ def holds_dsl(x: object) -> bool:
 def with_items(like: object, items: Sequence[object]) -> Any:
     """A container like another one, with other items."""
     if isinstance(like, dict):
-        return dict(zip(cast("dict[object, object]", like), items, strict=True))
+        made = copy.copy(cast("dict[object, object]", like))  # a defaultdict keeps what it makes items with
+        made.update(zip(made, items, strict=True))
+        return made
     if isinstance(like, SimpleNamespace):
         return SimpleNamespace(**dict(zip(vars(like), items, strict=True)))
     cls = class_of(like)
@@ -381,7 +393,7 @@ class Variables:
         if kind <= RECEIVED:
             if is_constant(value) or (kind == DEEP and not holds_dsl(value)):
                 return
-            if children_of(value) is not None and not holds_dsl(value):
+            if is_other_container(value) or (children_of(value) is not None and not holds_dsl(value)):
                 self.watched.append((name, value, _snapshot(value)))
                 return
             if children_of(value) is None and not is_dsl(value):
@@ -404,7 +416,8 @@ class Variables:
         return self
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        if error is not None:
+        if isinstance(error, BaseException):
+            current().broken_off = current().broken_off or error
             for slot in self.slots:
                 slot.cell.cell_contents = slot.before
         self.forget_new()
@@ -539,6 +552,8 @@ def _frames_to_user() -> int:
 
 def _snapshot(x: object) -> list[object]:
     """The keys and leaves of a container, depth first."""
+    if is_other_container(x):
+        return list(cast("Iterable[object]", x))
     found: list[object] = []
     for key, item in children_of(x) or ():
         found.append(key)

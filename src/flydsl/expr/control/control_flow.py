@@ -9,16 +9,17 @@ known, statements do what they do in Python.
 
 from __future__ import annotations
 
+import numbers
 import operator
 import re
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeAlias, cast
 
 from ... import config
-from ...errors import DSLTypeError, DSLValueError, RejectedSyntaxError, UnrollWarning
+from ...errors import DSLRuntimeError, DSLTypeError, DSLValueError, RejectedSyntaxError, UnrollWarning
 from ...ir.user_code import is_user_code
 from ..emit import trace
 from ..scalars.scalar_ops import is_ir_value
@@ -138,13 +139,88 @@ def _logical(left: object, right: object, word: str, hook: str) -> object:
     return getattr(typed(left), hook)(typed(right))
 
 
+def before(names: Names, cells: Body) -> list[tuple[CellType, object]]:
+    """What variables are that the right operand of an `and` or `or` is about to bind, where they are anything."""
+    return [(cell, cell.cell_contents) for cell in cells_of(names, cells).values() if is_bound(cell)]
+
+
+def and_binding(left: object, before: list[tuple[CellType, object]], right: object) -> object:
+    """`left and right`, where `more_and(left)`; the right operand has bound variables."""
+    _keep(left, before, True)
+    return and_(left, right)
+
+
+def or_binding(left: object, before: list[tuple[CellType, object]], right: object) -> object:
+    """`left or right` of the same kind."""
+    _keep(left, before, False)
+    return or_(left, right)
+
+
+def _keep(left: object, before: list[tuple[CellType, object]], when: bool) -> None:
+    """Let variables be what they were where Python would not have come to the right operand."""
+    if not is_runtime(left):
+        return
+    from ..numeric import Numeric
+
+    cond: Any = truth(left)
+    for cell, old in before:
+        new = cell.cell_contents
+        if new is old or not all(isinstance(x, (numbers.Real, Numeric)) for x in (old, new)):
+            continue
+        old, new = _regions().promote(old, new), _regions().promote(new, old)
+        if type(old) is type(new):  # another one is no longer what it was
+            cell.cell_contents = cond.select(new, old) if when else cond.select(old, new)
+
+
 def not_(x: object) -> object:
     """`not x`."""
     return typed(x).__dsl_not__() if is_runtime(x) else not x
 
 
+def chosen(x: object) -> object:
+    """The condition of a comprehension, on which depends how many items there are."""
+    if not is_runtime(x):
+        return x
+    raise DSLRuntimeError(
+        "a comprehension decides while tracing which items it has, and this condition is known at run time only; keep "
+        "all items and choose their values, as in [a if cond else b for ...]"
+    )
+
+
+def contains(x: object, items: Any) -> bool:
+    """`x in items`. Tables find by hash, which takes a run-time value for different from every number."""
+    found = x in items
+    if not found and isinstance(items, (Set, Mapping)):
+        refuse_key(x, cast("Set[object]", items))
+    return found
+
+
+def lookup(method: Body, *args: Any, **options: object) -> Any:
+    """A call of a method named like those that look something up in a dict."""
+    table = getattr(method, "__self__", None)
+    if args and isinstance(table, dict) and args[0] not in table:
+        refuse_key(args[0], cast("dict[object, object]", table).keys())
+    return method(*args, **options)
+
+
+def refuse_key(x: object, keys: Set[object]) -> None:
+    """Refuse to take a value for different from all keys where that is known at run time only."""
+    if any(is_number(key) for key in keys) if is_runtime(x) else is_number(x) and any(map(is_runtime, keys)):
+        raise DSLRuntimeError(
+            "whether a run-time value equals a key of a table is known at run time only; compare with each, or pick "
+            "with cond.select(a, b)"
+        )
+
+
+def is_number(x: object) -> bool:
+    """Whether `x` is a number that is known while tracing."""
+    return isinstance(x, numbers.Real) or (hasattr(type(x), "is_static") and not is_runtime(x))
+
+
 # --- functions of Python ------------------------------------------------------------------------------------------
 
+LOOKUPS = ("get", "pop", "setdefault")
+"""Methods of dicts that do something else for a key that is not there; calls of these names come to `lookup`."""
 BUILTINS = ("all", "any", "max", "min")
 """Functions of Python that decide by truth; calls of these names come to `builtin`."""
 
@@ -290,12 +366,26 @@ def _decided(chosen: Body, names: Names) -> Exit | None:
     return left
 
 
-def if_expr(cond: object, then: Body, orelse: Body) -> Any:
-    """`then if cond else orelse`."""
+def if_expr(cond: object, then: Body, orelse: Body, names: Names = (), cells: Body | None = None) -> Any:
+    """`then if cond else orelse`; the arms change variables where there are `names`, whose cells `cells` has."""
     known = truth(cond)
     if isinstance(known, bool):
         return then() if known else orelse()
-    return _regions().if_value(known, then, orelse)
+    return _regions().if_value(known, then, orelse, names, cells)
+
+
+def and_then(left: object, right: Body, names: Names, cells: Body) -> Any:
+    """`left and right` whose right operand changes variables, which it must not where the left one is false."""
+    if not is_runtime(left):
+        return right() if left else left
+    return if_expr(left, lambda: truth(right()), lambda: False, names, cells)
+
+
+def or_then(left: object, right: Body, names: Names, cells: Body) -> Any:
+    """`left or right` of the same kind."""
+    if not is_runtime(left):
+        return left or right()
+    return if_expr(left, lambda: True, lambda: truth(right()), names, cells)
 
 
 def while_(cond: Body, body: Body, names: Names) -> None:

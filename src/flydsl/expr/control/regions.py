@@ -88,26 +88,32 @@ def emit_if(tracer: Tracer, cond: SSAValue, blocks: list[Block], exits: list[lis
     return values
 
 
-def if_value(cond: Boolean, then: Body, orelse: Body) -> object:
+def if_value(cond: Boolean, then: Body, orelse: Body, names: Names, cells: Body | None) -> object:
     """`then if cond else orelse` on a run-time condition."""
     tracer = current()
     blocks = [Block(), Block()]
-    with detached(*blocks):
-        with tracer.region(blocks[0]):
-            first = then()
-        with tracer.region(blocks[1]):
-            second = orelse()
-        if first is None or second is None:
+    with Variables(names, cells) as variables, detached(*blocks):
+        arms: list[object] = []
+        exits: list[list[SSAValue]] = []
+        for block, arm, end in zip(blocks, (then, orelse), ("first arm", "second arm"), strict=True):
+            with tracer.region(block):
+                variables.bind_fresh()
+                arms.append(arm())
+                exits.append(variables.leave(end))
+        if any(arm is None for arm in arms):
             raise DSLTypeError(
                 "an arm of a conditional expression on a run-time condition is None, which has no type; give both arms "
                 "a value, or write const_expr(...) around a compile-time condition"
             )
-        first, second = promote(first, second), promote(second, first)
+        first, second = promote(arms[0], arms[1]), promote(arms[1], arms[0])
         with tracer.region(blocks[0]):
             tree = tree_of(first, "the value")
         with tracer.region(blocks[1]):
             leaves = tree.leave(second, "the value", ARMS)
-    return tree.rebuild(iter(emit_if(tracer, cond.ir_value(), blocks, [tree.leaves, leaves])))
+        count = len(tree.leaves)
+        values = emit_if(tracer, cond.ir_value(), blocks, [[*tree.leaves, *exits[0]], [*leaves, *exits[1]]])
+        variables.finish(values[count:])
+    return tree.rebuild(iter(values[:count]))
 
 
 def promote(x: object, other: object) -> object:

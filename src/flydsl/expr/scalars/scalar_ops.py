@@ -141,9 +141,7 @@ def common_type(a: type[Numeric], b: type[Numeric]) -> type[Numeric]:
 def _common_type(a: type[Numeric], b: type[Numeric]) -> type[Numeric]:
     if a.is_integer and b.is_integer:
         if a.signed == b.signed:
-            if a.width == b.width:
-                return b if b.ir_name == "index" else a
-            return a if a.width > b.width else b
+            return a if a.width >= b.width else b  # of Uint64 and Index the left one
         u, s = (b, a) if a.signed else (a, b)
         return u if u.width >= s.width else s
     if a.is_integer or b.is_integer:

@@ -450,6 +450,8 @@ def _expand_copy(r: LayoutLowering, atom: CopyAtomType, tensors: list[View]) -> 
         raise LayoutError(f"copy: pred rank mismatch, {tensors[2].layout} against {tensors[0].layout}")
     if ranks[0] > 1:
         pieces = [_parts(t)[1] for t in tensors]
+        if len(pieces) == 3 and len(pieces[2]) == 1:
+            pieces[2] = pieces[2] * len(pieces[0])  # one predicate for all calls, as for those of one first mode
         if len({len(p) for p in pieces}) != 1:
             raise LayoutError("copy: extents differ: " + ", ".join(str(t.layout) for t in tensors))
         single = bool(pieces[0]) and _is_one_call(atom, [views[0] for views in pieces])

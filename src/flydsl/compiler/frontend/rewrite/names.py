@@ -8,7 +8,7 @@ receiver of a call counts as assigned.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
@@ -346,6 +346,15 @@ class Scope:
         """Variables that regions bind and nothing else does."""
         found = self.summary.regions.items()
         return {n: where for n, where in found if n not in self.summary.outside and n not in self.params}
+
+    def calls(self, mentions: Set[str]) -> dict[str, int]:
+        """What functions of these names may change, where they are defined in this function or in one around it."""
+        found: dict[str, int] = {}
+        for name in self.functions.keys() & mentions:
+            merge(found, self.functions[name])
+        if self.parent is not None:
+            merge(found, self.parent.calls(mentions - self.locals))
+        return found
 
     def owns(self, name: str) -> bool:
         """Whether a name is a variable of this function or of one around it, in the source being rewritten."""

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ....expr.control.control_flow import ASSIGNED, BUILTINS, RECEIVED
+from ....expr.control.control_flow import ASSIGNED, BUILTINS, LOOKUPS, RECEIVED
 from .certain import Certain
 from .names import FunctionNode, Scope, called_name, is_const, merge, summarise
 from .source import NotImplementedSyntaxError, filename, reject
@@ -99,6 +99,9 @@ class Rewriter(ast.NodeTransformer):
         """Whether a loop that is unrolled while tracing comes back here, with the variables of the step before."""
         self.exits: set[str] = set()
         """How the body being rewritten may end early: return, break, continue."""
+        self.in_comprehension = False
+        self.in_iterable = False
+        """Whether Python allows no `:=` here: in what a comprehension iterates over."""
 
     # --- functions and classes --------------------------------------------------------------------------------------
 
@@ -303,8 +306,7 @@ class Rewriter(ast.NodeTransformer):
                 if summary.effects[name] == ASSIGNED:
                     self.reject_outer(name, nodes)
             merge(found, summary.effects)
-            for helper in summary.mentions.keys() & scope.functions.keys():
-                merge(found, scope.functions[helper])
+            merge(found, scope.calls(summary.mentions.keys()))
         for name in [n for n in found if not scope.owns(n) or (n == "self" and found[n] <= RECEIVED)]:
             del found[name]
         private: set[str] = set()
@@ -445,8 +447,7 @@ class Rewriter(ast.NodeTransformer):
                 self.visit(inner)
         return node
 
-    visit_Assert = visit_JoinedStr = untouched
-    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = untouched
+    visit_Assert = untouched
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
         reject(node, "async functions cannot be traced", "write a plain def")
@@ -467,26 +468,71 @@ class Rewriter(ast.NodeTransformer):
 
     # --- expressions ------------------------------------------------------------------------------------------------
 
+    def visit_comprehension(self, node: ast.comprehension) -> ast.AST:
+        """Which items there are is decided while tracing, what becomes of them is traced."""
+        saved, self.in_iterable = self.in_iterable, True
+        node.iter = self.expression(node.iter)
+        self.in_iterable = saved
+        node.target = self.expression(node.target)
+        node.ifs = [runtime("chosen", [self.expression(test)], test) for test in node.ifs]
+        return node
+
+    def visit_ListComp(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> ast.AST:
+        saved, self.in_comprehension = self.in_comprehension, True
+        self.generic_visit(node)
+        self.in_comprehension = saved
+        return node
+
+    visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp
+
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         word = "and" if isinstance(node.op, ast.And) else "or"
         made = self.expression(node.values[0])
         for value in node.values[1:]:
-            made = logical(word, made, self.expression(value), node)
+            bound = sorted(summarise([value]).walrus)
+            changed = [] if bound else self.changed_by([value])
+            if changed:
+                made = runtime(f"{word}_then", [made, self.arm(value), *changed], node)
+                continue
+            before: list[ast.expr] = []
+            if bound and not self.in_comprehension:
+                names = Carried(dict.fromkeys(bound, ASSIGNED), set())
+                cells = self.arm(ast.Tuple([load(name) for name in bound], ast.Load()))
+                before = [runtime("before", [self.constant(names), cells], node)]
+            made = self.logical(word, made, [*before, self.expression(value)], node)
         return made
+
+    def logical(self, word: str, left: ast.expr, right: Sequence[ast.expr], at: ast.expr) -> ast.expr:
+        """`left and right` with each operand evaluated once: `and_(v, right) if more_and(v := left) else v`."""
+        name = ARM if self.in_iterable else VALUE
+        given = load(name) if self.in_iterable else ast.NamedExpr(store(name), left)
+        word_of = f"{word}_" if len(right) == 1 else f"{word}_binding"
+        test, both = runtime(f"more_{word}", [given], at), runtime(word_of, [load(name), *right], at)
+        made = ast.copy_location(ast.IfExp(test, both, load(name)), at)
+        return let({name: left}, made, at) if self.in_iterable else made
+
+    def chain(self, left: ast.expr, ops: list[ast.cmpop], rights: list[ast.expr], at: ast.expr) -> ast.expr:
+        """`a < b < c` where Python allows no `:=`."""
+        if len(ops) == 1:
+            return compare(left, ops[0], rights[0], at)
+        rest = self.chain(load(MIDDLE), ops[1:], rights[1:], at)
+        made = self.logical("and", compare(load(ARM), ops[0], load(MIDDLE), at), [rest], at)
+        return let({ARM: left, MIDDLE: rights[0]}, made, at)
 
     def visit_Compare(self, node: ast.Compare) -> Any:
         left = self.expression(node.left)
         operands = [self.expression(c) for c in node.comparators]
         if len(operands) == 1:
-            node.left, node.comparators = left, operands
-            return node
+            return compare(left, node.ops[0], operands[0], node)
+        if self.in_iterable:
+            return self.chain(left, node.ops, operands, node)
         made: ast.expr | None = None
         for i, (op, right) in enumerate(zip(node.ops, operands, strict=True)):
             if i + 1 < len(operands):
                 right = ast.NamedExpr(store(MIDDLE), right)
-            step = ast.copy_location(ast.Compare(left, [op], [right]), node)
+            step = compare(left, op, right, node)
             left = load(MIDDLE)
-            made = step if made is None else logical("and", made, step, node)
+            made = step if made is None else self.logical("and", made, [step], node)
         return made
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
@@ -501,13 +547,25 @@ class Rewriter(ast.NodeTransformer):
             return self.generic_visit(node)
         for arm in (node.body, node.orelse):
             if summarise([arm]).walrus:
+                if self.in_comprehension:
+                    return self.generic_visit(node)
                 reject(
                     arm,
                     "an assignment expression in an arm of a conditional expression cannot be traced",
                     "use an if statement",
                 )
+        changed = self.changed_by([node.body, node.orelse])
         test = self.expression(node.test)
-        return runtime("if_expr", [test, self.arm(node.body), self.arm(node.orelse)], node)
+        return runtime("if_expr", [test, self.arm(node.body), self.arm(node.orelse), *changed], node)
+
+    def changed_by(self, operands: Sequence[ast.expr]) -> list[ast.expr]:
+        """What tells the runtime which variables calls in some operands change: their names, and their cells."""
+        scope = self.current
+        found = {n: kind for n, kind in scope.calls(summarise(operands).mentions.keys()).items() if scope.owns(n)}
+        if not found:
+            return []
+        names = Carried(dict(sorted(found.items())), set())
+        return [self.constant(names), self.arm(ast.Tuple([load(name) for name in names.names], ast.Load()))]
 
     def arm(self, node: ast.expr) -> ast.expr:
         """A lambda with a parameter by which it is known as ours."""
@@ -524,6 +582,9 @@ class Rewriter(ast.NodeTransformer):
             case ast.Call(func=ast.Name(id=name)) if name in BUILTINS and not self.current.owns(name):
                 self.generic_visit(node)
                 return runtime("builtin", [node.func, *node.args], node, node.keywords)
+            case ast.Call(func=ast.Attribute(attr=name), args=[_, *_]) if name in LOOKUPS:
+                self.generic_visit(node)
+                return runtime("lookup", [node.func, *node.args], node, node.keywords)
             case _:
                 pass
         return self.generic_visit(node)
@@ -563,11 +624,18 @@ def early_exit(word: str, what: str, line: int) -> tuple[str, str]:
     )
 
 
-def logical(word: str, left: ast.expr, right: ast.expr, at: ast.expr) -> ast.expr:
-    """`left and right` with each operand evaluated once: `and_(v, right) if more_and(v := left) else v`."""
-    test = runtime(f"more_{word}", [ast.NamedExpr(store(VALUE), left)], at)
-    both = runtime(f"{word}_", [load(VALUE), right], at)
-    return ast.copy_location(ast.IfExp(test, both, load(VALUE)), at)
+def compare(left: ast.expr, op: ast.cmpop, right: ast.expr, at: ast.expr) -> ast.expr:
+    """One comparison; what a table has is asked with care."""
+    if not isinstance(op, (ast.In, ast.NotIn)):
+        return ast.copy_location(ast.Compare(left, [op], [right]), at)
+    found = runtime("contains", [left, right], at)
+    return found if isinstance(op, ast.In) else ast.copy_location(ast.UnaryOp(ast.Not(), found), at)
+
+
+def let(values: dict[str, ast.expr], body: ast.expr, at: ast.expr) -> ast.expr:
+    """An expression in which names stand for the values of others; by the first name it is known as ours."""
+    args = ast.arguments([], [ast.arg(name) for name in values], None, [], [], None, [])
+    return ast.copy_location(ast.Call(ast.copy_location(ast.Lambda(args, body), at), list(values.values()), []), at)
 
 
 def declare(names: Sequence[str], at: ast.AST) -> list[ast.stmt]:
