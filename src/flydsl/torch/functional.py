@@ -45,7 +45,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, precision: 
 def _autocast(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
     """Factors of a product in the type that autocast has for them."""
     kind = x.device.type
-    if torch.is_autocast_enabled(kind) and x.is_floating_point() and x.dtype != torch.float64:
+    # Tensors without memory have no autocast, and torch refuses to be asked for it.
+    if not x.is_meta and torch.is_autocast_enabled(kind) and x.is_floating_point() and x.dtype != torch.float64:
         dtype = torch.get_autocast_dtype(kind)
         return x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
     return x, weight, bias

@@ -70,15 +70,12 @@ def check(
     for name, x in (("a", a), ("b", b)):
         if len(x.shape) not in (2, 3):
             raise DSLValueError(f"matmul: {name} has 2 dimensions, or more with batches in front, got {x}")
-        if x.dtype not in RESULTS:
-            raise DSLTypeError(f"matmul multiplies {', '.join(RESULTS)}, got {name} of {x.dtype}")
+    check_types(a.dtype, b.dtype)
     if a.shape[-1] != b.shape[-2]:
         raise DSLValueError(f"matmul: a has {a.shape[-1]} columns and b has {b.shape[-2]} rows: {a} and {b}")
     counts = {x.shape[0] for x in (a, b) if len(x.shape) == 3}
     if len(counts) > 1:
         raise DSLValueError(f"matmul: a and b have different batches: {a} and {b}")
-    if a.dtype != b.dtype and not any(a.dtype in kind and b.dtype in kind for kind in (FP8, FNUZ)):
-        raise DSLTypeError(f"matmul: a and b have one type, or are both fp8, got {a.dtype} and {b.dtype}")
     m, n = a.shape[-2], b.shape[-1]
     result = result_type(a.dtype, out_dtype)
     name = "none" if activation is None else activation
@@ -106,6 +103,15 @@ def check(
     return Request(
         a, b, bias, scale_a, scale_b, name, result, accumulate, m, n, a.shape[-1], batches, batched, blocked
     )  # fmt: skip
+
+
+def check_types(a: str, b: str) -> None:
+    """Types that are multiplied with each other."""
+    for name, dtype in (("a", a), ("b", b)):
+        if dtype not in RESULTS:
+            raise DSLTypeError(f"matmul multiplies {', '.join(RESULTS)}, got {name} of {dtype}")
+    if a != b and not any(a in kind and b in kind for kind in (FP8, FNUZ)):
+        raise DSLTypeError(f"matmul: a and b have one type, or are both fp8, got {a} and {b}")
 
 
 def check_scale_out(request: Request, scale: Array | None) -> Request:
@@ -219,5 +225,6 @@ __all__ = [
     "check_placed",
     "check_precision",
     "check_scale_out",
+    "check_types",
     "result_type",
 ]
