@@ -16,6 +16,7 @@ from flydsl.errors import DSLTypeError, DSLValueError
 from ..rows.arrays import Given, HostArray, packed, type_name, type_of, vacant
 from ..rows.call import ALL, more_of
 from ..rows.lines import when
+from ..scalars import wholes
 from .view import axis_of, described, last
 
 TILE, ROWS = 32, 8
@@ -104,7 +105,7 @@ def permute(x: HostArray, axes: Sequence[int], *, stream: object = None) -> Give
     """
     op = "permute"
     shape = described(op, "x", x, ALL)
-    order = [axis_of(op, a, shape) for a in axes]
+    order = [axis_of(op, a, shape, "axes") for a in wholes(op, "axes", axes)]
     if sorted(order) != list(range(len(shape))):
         raise DSLValueError(f"{op}: axes name each of {len(shape)} once, got {tuple(axes)}")
     wanted = tuple(shape[a] for a in order)

@@ -21,6 +21,7 @@ from ..rows.columns import HEIGHT, WIDTH, down
 from ..rows.form import Form, form_of
 from ..rows.lines import Lines, Place, when
 from ..rows.softmax_kernels import blocks_for, row_of
+from ..scalars import choice, flag, wholes
 from .view import OPS, along, axis_of, described, last, wide_of
 
 if TYPE_CHECKING:
@@ -132,14 +133,15 @@ def reduce(
     """
     what = "reduce"
     shape = described(what, "x", x)
-    if op not in KINDS:
-        raise DSLValueError(f"{what}: op is one of {', '.join(KINDS)}, got {op!r}")
+    choice(what, "op", op, KINDS)
+    keepdims = flag(what, "keepdims", keepdims)
     if op == "mean" and type_of(x).startswith("int"):
         raise DSLTypeError(f"{what}: means are of floats, got {type_of(x)}")
-    given = range(len(shape)) if axis is None else (axis,) if isinstance(axis, int) else axis
+    several = isinstance(axis, (tuple, list, range))
+    given = range(len(shape)) if axis is None else wholes(what, "axis", axis) if several else (axis,)
     axes = sorted({axis_of(what, a, shape) for a in given})
-    if axis is not None and not isinstance(axis, int) and len(axes) != len(axis):
-        raise DSLValueError(f"{what}: each axis is named once, got {tuple(axis)}")
+    if len(axes) != len(given):
+        raise DSLValueError(f"{what}: each axis is named once, got {tuple(given)}")
     kept = tuple(1 if i in axes else e for i, e in enumerate(shape) if keepdims or i not in axes)
     out: Given = vacant(x, kept, type_of(x))
     if 0 in kept:

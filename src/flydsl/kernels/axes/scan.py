@@ -18,6 +18,7 @@ from ..rows.arrays import Given, HostArray, type_of, vacant
 from ..rows.call import more_of
 from ..rows.columns import down
 from ..rows.lines import when
+from ..scalars import choice, flag
 from .view import OPS, Along, along, axis_of, back, described, wide_of
 
 if TYPE_CHECKING:
@@ -173,8 +174,8 @@ def scan(
     """
     what = "scan"
     shape = described(what, "x", x)
-    if op not in OPS:
-        raise DSLValueError(f"{what}: op is one of {', '.join(OPS)}, got {op!r}")
+    choice(what, "op", op, OPS)
+    exclusive, reverse = flag(what, "exclusive", exclusive), flag(what, "reverse", reverse)
     if not shape:
         raise DSLValueError(f"{what}: x has at least one axis, got a single element")
     at = axis_of(what, axis, shape)

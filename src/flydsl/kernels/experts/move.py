@@ -10,6 +10,7 @@ from flydsl.errors import DSLValueError
 
 from ..rows.arrays import Array, Given, HostArray, describe, matrix, packed, same_place, vacant
 from ..rows.call import more_of
+from ..scalars import whole
 
 THREADS = 128
 
@@ -158,7 +159,8 @@ def permute_tokens(x: HostArray, order: HostArray, k: int, *, stream: object = N
     given, numbers = describe(op, "x", x), describe(op, "order", order, ("int32",))
     if len(given.shape) != 2 or len(numbers.shape) != 1:
         raise DSLValueError(f"{op}: x is (tokens, columns) and order (rows), got {given} and {numbers}")
-    if not isinstance(k, int) or k < 1 or numbers.shape[0] != given.shape[0] * k:  # pyright: ignore[reportUnnecessaryIsInstance]
+    k = whole(op, "k", k)
+    if k < 1 or numbers.shape[0] != given.shape[0] * k:
         raise DSLValueError(f"{op}: {given.shape[0]} tokens with k = {k} experts have so many rows, got {numbers}")
     same_place(op, {"x": given, "order": numbers})
     rows, columns = numbers.shape[0], given.shape[1]

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from flydsl.errors import DSLTypeError, DSLValueError
 
-from ..activations import ACTIVATIONS
+from ..activations import known_activation
 from .arrays import Array, HostArray, address, array_key, describe, empty, environment_key, packed, strided
 from .calls import Matrix as Rows
 from .calls import Target, operand, packer
@@ -145,9 +145,7 @@ def check(
     right = describe("b", w.data)
     if right.device != left.device:
         raise DSLValueError(f"matmul: a is on {left.device} and b on {right.device}")
-    name = "none" if activation is None else activation
-    if name not in ACTIVATIONS:
-        raise DSLValueError(f"matmul: unknown activation {activation!r}; there are {', '.join(ACTIVATIONS)}")
+    name = known_activation("matmul", activation)
     added = None if bias is None else describe("bias", bias)
     if added is not None:
         if added.shape != (n,):

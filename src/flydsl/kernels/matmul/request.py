@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from flydsl.errors import DSLTypeError, DSLValueError
 
-from ..activations import ACTIVATIONS
+from ..activations import known_activation
+from ..scalars import choice
 from .arrays import Array, HostArray, address, type_name
 
 FLOATS = ("float16", "bfloat16", "float32")
@@ -78,11 +79,8 @@ def check(
         raise DSLValueError(f"matmul: a and b have different batches: {a} and {b}")
     m, n = a.shape[-2], b.shape[-1]
     result = result_type(a.dtype, out_dtype)
-    name = "none" if activation is None else activation
-    if name not in ACTIVATIONS:
-        raise DSLValueError(f"matmul: unknown activation {activation!r}; there are {', '.join(ACTIVATIONS)}")
-    if accumulate not in SUMS:
-        raise DSLValueError(f"matmul: accumulate is one of {', '.join(SUMS)}, got {accumulate!r}")
+    name = known_activation("matmul", activation)
+    choice("matmul", "accumulate", accumulate, SUMS)
     if bias is not None:
         if bias.shape != (n,):
             raise DSLValueError(f"matmul: bias has a value for each of the {n} columns, got {bias}")
@@ -128,8 +126,7 @@ def check_scale_out(request: Request, scale: Array | None) -> Request:
 
 
 def check_precision(dtype: str, precision: str) -> str:
-    if precision not in PRECISIONS:
-        raise DSLValueError(f"matmul: precision is one of {', '.join(PRECISIONS)}, got {precision!r}")
+    choice("matmul", "precision", precision, PRECISIONS)
     if precision != "ieee" and dtype != "float32":
         raise DSLTypeError(f"matmul: precision={precision!r} is about float32, got a of {dtype}")
     return precision
@@ -141,7 +138,7 @@ def result_type(dtype: str, out_dtype: object) -> str:
         return dtype if dtype in FLOATS else "bfloat16" if dtype in (*FP8, *FNUZ) else allowed[0]
     found = type_name(out_dtype)
     if found not in allowed:
-        raise DSLTypeError(f"matmul: the product of {dtype} is {', '.join(allowed)}, got {found}")
+        raise DSLTypeError(f"matmul: the product of {dtype} is {', '.join(allowed)}, got out_dtype={found}")
     return found
 
 

@@ -8,7 +8,8 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLTypeError, DSLValueError
 
-from .arrays import Given, HostArray, describe, matrix, same_place, shaped, type_name, vacant, vector
+from ..scalars import number
+from .arrays import Given, HostArray, describe, is_torch, matrix, same_place, shaped, type_name, vacant, vector
 from .call import Result, arrays_only, described, more_of, recall
 from .form import Form, form_of
 from .lines import MAX, Lines, Place
@@ -111,10 +112,12 @@ def quantize(
     op = "quantize"
     kind = _check(op, x, dtype)
     known = None if isinstance(scale, str) else scale
-    if known is not None:
-        arrays_only(op, scale=known)
-        if describe(op, "scale", known, ("float32",)).shape not in ((), (1,)):
-            raise DSLValueError(f"{op}: a known scale is one number, got {describe(op, 'scale', known, ('float32',))}")
+    if not isinstance(scale, str):
+        if not is_torch(scale) and not hasattr(scale, "__array_interface__"):
+            raise DSLTypeError(f"{op}: scale is one of {', '.join(SCALES)}, or an array, got {scale!r:.80}")
+        found = describe(op, "scale", scale, ("float32",))
+        if found.shape not in ((), (1,)):
+            raise DSLValueError(f"{op}: a known scale is one number, got {found}")
     elif scale not in SCALES:
         raise DSLValueError(f"{op}: scale is one of {', '.join(SCALES)}, or an array, got {scale!r}")
     rows, shape = x, tuple(x.shape[:-1])
@@ -139,6 +142,7 @@ def rms_norm_quantized(
 ) -> tuple[Given, Given]:
     """`rms_norm(x, weight)` in 8 bits, and a float32 scale for each row; or with the one scale that is given."""
     op = "rms_norm_quantized"
+    eps = number(op, "eps", eps, 0)
     kind = _check(op, x, dtype)
     arrays_only(op, weight=weight, scale=scale)
     if weight is not None:
