@@ -259,6 +259,18 @@ def test_quantize(shapes, device: str, rng: np.random.Generator):
     assert kernels.quantize(x[:0], "int8")[1].shape == (0, 3)
 
 
+def test_quantize_one_row(device: str):
+    """Without any direction in front of it, and no rows of blocks."""
+    x = torch.randn(128, device=device)
+    for made in (kernels.quantize(x, "int8"), kernels.rms_norm_quantized(x, None, "int8")):
+        assert made[0].shape == (128,) and made[1].shape == ()
+    found = kernels.quantize(x, "int8")
+    torch.testing.assert_close(found[0].float() * found[1], x, rtol=0, atol=float(x.abs().max()) / 250)
+    for shape in ((0, 128), (3, 0)):
+        q, scales = kernels.quantize(torch.empty(shape, device=device), "int8", scale="block")
+        assert q.shape == shape and scales.shape == (shape[0], shape[1] // 128)
+
+
 @pytest.mark.parametrize("shape", [(3, 6, 4, 4), (2, 4, 5, 7), (2, 2, 33000)])
 def test_group_norm(shape: tuple[int, ...], device: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch):
     """Channels of whole units and others, and more than registers hold."""

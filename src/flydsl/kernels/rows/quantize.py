@@ -124,11 +124,12 @@ def quantize(
     if known is None and scale == "block":
         if x.shape[-1] % BLOCK:
             raise DSLValueError(f"{op}: blocks are {BLOCK} elements of a row, got rows of {x.shape[-1]}")
-        rows, shape = x.reshape(*x.shape[:-1], -1, BLOCK), (*x.shape[:-1], x.shape[-1] // BLOCK)
+        shape = (*x.shape[:-1], x.shape[-1] // BLOCK)
+        rows = x.reshape(*shape, BLOCK)
     if known is None and scale == "tensor":
         known = _one_for_all(x, kind)
     made, scales = _launch(op, rows, None, kind, 0.0, False, known, stream)
-    return made.reshape(*x.shape), known if known is not None else scales.reshape(*shape)
+    return made.reshape(x.shape), known if known is not None else scales.reshape(shape)
 
 
 def rms_norm_quantized(
@@ -148,7 +149,7 @@ def rms_norm_quantized(
     if weight is not None:
         shaped(op, "weight", describe(op, "weight", weight), x.shape[-1:], "x")
     made, scales = _launch(op, x, weight, kind, eps, True, scale, stream)
-    return made, scale if scale is not None else scales.reshape(*x.shape[:-1])
+    return made, scale if scale is not None else scales.reshape(x.shape[:-1])
 
 
 def _check(op: str, x: HostArray, dtype: object) -> str:
