@@ -14,6 +14,7 @@ import flydsl.expr as fx
 from flydsl.errors import DSLTypeError, DSLValueError
 from flydsl.extension.coop.operators import combine, identity
 
+from .. import grids
 from ..rows.arrays import Given, HostArray, type_of, vacant
 from ..rows.call import described as described_all
 from ..rows.call import more_of, recall
@@ -76,10 +77,13 @@ def reduce_rows(
 
 
 @flyc.kernel
-def reduce_columns_kernel(x: fx.Tensor, out: fx.Tensor, n: fx.Int32, inner: fx.Int32, kind: fx.Constexpr[str]):
+def reduce_columns_kernel(
+    x: fx.Tensor, out: fx.Tensor, count: fx.Int32, n: fx.Int32, inner: fx.Int32, kind: fx.Constexpr[str]
+):
     wide, op = wide_of(x.dtype), OPS["sum" if kind == "mean" else kind]
     column, part = fx.block_idx.x * WIDTH + fx.thread_idx.x % WIDTH, fx.thread_idx.x // WIDTH
-    at, outer = fx.min(column, inner - 1), fx.block_idx.y
+    number = grids.number()
+    at, outer = fx.min(column, inner - 1), fx.min(number, count - 1)
 
     def more(row: fx.Int32, so_far: list[Value]) -> list[Value]:
         return [combine(op, cast("fx.Numeric", so_far[0]), wide(x[outer, row, at]))]
@@ -95,7 +99,7 @@ def reduce_columns_kernel(x: fx.Tensor, out: fx.Tensor, n: fx.Int32, inner: fx.I
             total = combine(op, total, slots[i * WIDTH + fx.thread_idx.x])
         out[outer, column] = out.dtype(_finished(total, kind, n))
 
-    when((part == 0) & (column < inner), finish)
+    when((part == 0) & (column < inner) & (number < count), finish)
 
 
 @flyc.jit
@@ -109,8 +113,8 @@ def reduce_columns(
     stream: fx.Stream = fx.Stream(None),
 ):
     """out[i, j] = all elements x[i, :, j] combined."""
-    reduce_columns_kernel(x, out, n, inner, kind).launch(
-        grid=(fx.ceildiv(inner, WIDTH), outer), block=WIDTH * HEIGHT, stream=stream
+    reduce_columns_kernel(x, out, outer, n, inner, kind).launch(
+        grid=(fx.ceildiv(inner, WIDTH), *grids.spread(outer)), block=WIDTH * HEIGHT, stream=stream
     )
 
 

@@ -14,6 +14,7 @@ import flydsl.expr as fx
 from flydsl.errors import DSLValueError
 from flydsl.extension.coop.operators import combine, identity
 
+from .. import grids
 from ..rows.arrays import Given, HostArray, type_of, vacant
 from ..rows.call import more_of
 from ..rows.columns import down
@@ -122,9 +123,11 @@ def scan_rows(
 
 
 @flyc.kernel
-def scan_columns_kernel(x: fx.Tensor, out: fx.Tensor, n: fx.Int32, inner: fx.Int32, way: fx.Constexpr[Way]):
+def scan_columns_kernel(
+    x: fx.Tensor, out: fx.Tensor, count: fx.Int32, n: fx.Int32, inner: fx.Int32, way: fx.Constexpr[Way]
+):
     wide, op = wide_of(x.dtype), OPS[way.op]
-    column, outer = fx.block_idx.x * COLUMNS + fx.thread_idx.x, fx.block_idx.y
+    column, outer = fx.block_idx.x * COLUMNS + fx.thread_idx.x, grids.number()
 
     def work(row: fx.Int32, carried: list[Value]) -> list[Value]:
         so_far = cast("fx.Numeric", carried[0])
@@ -136,7 +139,7 @@ def scan_columns_kernel(x: fx.Tensor, out: fx.Tensor, n: fx.Int32, inner: fx.Int
     def walk_down() -> None:
         down(fx.Int32(0), n, 1, [identity(op, wide)], work)
 
-    when(column < inner, walk_down)
+    when((column < inner) & (outer < count), walk_down)
 
 
 @flyc.jit
@@ -150,8 +153,8 @@ def scan_columns(
     stream: fx.Stream = fx.Stream(None),
 ):
     """Scan x[i, :, j]: a thread for each, side by side."""
-    scan_columns_kernel(x, out, n, inner, way).launch(
-        grid=(fx.ceildiv(inner, COLUMNS), outer), block=COLUMNS, stream=stream
+    scan_columns_kernel(x, out, outer, n, inner, way).launch(
+        grid=(fx.ceildiv(inner, COLUMNS), *grids.spread(outer)), block=COLUMNS, stream=stream
     )
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeAlias
 from flydsl.errors import DSLTypeError, DSLValueError
 
 from ..activations import known_activation
+from ..grids import fit as fit_a_grid
 from .arrays import Array, HostArray, address, array_key, describe, empty, environment_key, packed, strided
 from .calls import Matrix as Rows
 from .calls import Target, operand, packer
@@ -172,6 +173,8 @@ def in_registers(asked: Asked, w: Weight, out: Array, where: Target) -> Bound | 
     m, n, k = asked.m, asked.n, asked.k
     given = Given(INVARIANT if asked.invariant else m, n, k, w.form, where.processors)
     slim = best(given)
+    if not fit_a_grid(-(-m // slim.tokens)):
+        return None
     if not asked.invariant and m > INVARIANT:
         whole = Problem(m, n, k, 1, 16, out.itemsize, "k", "k", False, where.processors)
         other = best_tile(whole).clocks / HOPPER.clock * 1e6 + n * k * (w.bits / 8 + 2) / UNPACKED

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias, cast
 
+from ...grids import fit as fit_a_grid
 from ...matmul.arrays import (
     Array,
     HostArray,
@@ -244,7 +245,7 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
     causal = r.right is not None and r.queries > 1
     extents, bytes_and_factors = (r.d, r.dv, r.queries * r.heads, r.page), (r.k.dtype in FP8, _each(r))
     first = form_for(*extents, causal, r.used_k, False, *bytes_and_factors)
-    if r.q.dtype not in HALF or problem(first) is not None or not fits(first, r.page):
+    if r.q.dtype not in HALF or problem(first) is not None or not fits(first, r.page) or not fit_a_grid(r.batches):
         return None
     factor = r.scale * LOG2E
     if not 1e-8 <= factor <= 1e8 or not engine_takes(r.k):
