@@ -111,7 +111,7 @@ def test_sequences(arch: str, dtype: torch.dtype, count: int, narrow: Any):
     narrow(arch)
     q, key, v, grad = (torch.randn(count, 9, h, 16).to(dtype) for h in (4, 2, 2, 4))
     wide = [x.double().requires_grad_() for x in (q, key, v)]
-    tolerance = {"atol": 1e-4 if dtype == torch.float32 else 4e-2, "rtol": 1e-2}
+    tolerance: dict[str, Any] = {"atol": 1e-4 if dtype == torch.float32 else 4e-2, "rtol": 1e-2}
 
     def reference(q: Any, key: Any, v: Any) -> Any:
         turned = (q.transpose(1, 2), *(x.transpose(1, 2).repeat_interleave(2, 1) for x in (key, v)))

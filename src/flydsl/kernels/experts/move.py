@@ -8,6 +8,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLValueError
 
+from ..matmul.request import check_apart
 from ..rows.arrays import Array, Given, HostArray, describe, matrix, packed, same_place, vacant
 from ..rows.call import more_of
 from ..scalars import whole
@@ -206,7 +207,13 @@ def unpermute_tokens(
         raise DSLValueError(f"{op}: out is {given.dtype}[{tokens}, {columns}], got {made}")
     if tokens and columns > 1 and made.strides[1] != 1:
         raise DSLValueError(f"{op}: rows of out lie in one piece, its strides are {made.strides}")
+    if tokens > 1 and made.strides[0] < columns:
+        raise DSLValueError(f"{op}: elements of out lie on top of each other, its strides are {made.strides}")
     same_place(op, {"y": given, "places": numbers, "weights": factors, "out": made})
+    read = [("y", y, given.reach), ("places", places, numbers.reach)]
+    if weights is not None and factors is not None:
+        read.append(("weights", weights, factors.reach))
+    check_apart(made.address, made.reach, read, op)
     if tokens and columns:
         source = matrix(y)
         lies = describe(op, "y", source)

@@ -16,7 +16,7 @@ from .few.slim_plan import Given, best, microseconds
 from .plan import RATES as HOPPER
 from .plan import Problem
 from .plan import best as best_tile
-from .request import FLOATS, check_apart, check_placed, result_type
+from .request import FLOATS, check_apart, check_bias, check_placed, result_type
 from .weights import QuantizedWeight, unpack
 from .workspace import scratch
 
@@ -149,10 +149,7 @@ def check(
     name = known_activation("matmul", activation)
     added = None if bias is None else describe("bias", bias)
     if added is not None:
-        if added.shape != (n,):
-            raise DSLValueError(f"matmul: bias has a value for each of the {n} columns, got {added}")
-        if added.dtype not in FLOATS:
-            raise DSLTypeError(f"matmul: bias is {', '.join(FLOATS)}, got {added.dtype}")
+        check_bias(added, n)
         if added.device != left.device:
             raise DSLValueError(f"matmul: a is on {left.device} and bias on {added.device}")
     return Asked(left, added, name, result_type(left.dtype, out_dtype), left.shape[0], n, k, bool(invariant))

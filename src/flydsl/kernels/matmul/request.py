@@ -82,10 +82,7 @@ def check(
     name = known_activation("matmul", activation)
     choice("matmul", "accumulate", accumulate, SUMS)
     if bias is not None:
-        if bias.shape != (n,):
-            raise DSLValueError(f"matmul: bias has a value for each of the {n} columns, got {bias}")
-        if bias.dtype not in FLOATS:
-            raise DSLTypeError(f"matmul: bias is {', '.join(FLOATS)}, got {bias.dtype}")
+        check_bias(bias, n)
     batches = counts.pop() if counts else 1
     batched = len(a.shape) == 3 or len(b.shape) == 3
     blocked = _are_blocks(scale_a, scale_b, m, n, a.shape[-1], batched)
@@ -101,6 +98,14 @@ def check(
     return Request(
         a, b, bias, scale_a, scale_b, name, result, accumulate, m, n, a.shape[-1], batches, batched, blocked
     )  # fmt: skip
+
+
+def check_bias(bias: Array, columns: int) -> None:
+    """A value for each column."""
+    if bias.shape != (columns,):
+        raise DSLValueError(f"matmul: bias has a value for each of the {columns} columns, got {bias}")
+    if bias.dtype not in FLOATS:
+        raise DSLTypeError(f"matmul: bias is {', '.join(FLOATS)}, got {bias.dtype}")
 
 
 def check_types(a: str, b: str) -> None:
@@ -218,6 +223,7 @@ __all__ = [
     "Request",
     "check",
     "check_apart",
+    "check_bias",
     "check_out",
     "check_placed",
     "check_precision",

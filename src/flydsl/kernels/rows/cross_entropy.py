@@ -11,7 +11,7 @@ from flydsl.errors import DSLValueError
 from ..repeats import fresh_as, fresh_like, relaunch, remember_call, repeated
 from ..scalars import choice, number, whole
 from .arrays import INDICES, Given, HostArray, describe, is_view, matrix, same_place, shaped, vacant, vector
-from .call import Result, arrays_only, described, dtype_of, more_of, recall, rows_of
+from .call import Result, arrays_only, check_apart, described, dtype_of, more_of, recall, rows_of
 from .form import Form, form_of, looped
 from .lines import ADD, Lines, Place, logarithm, power
 from .softmax_entry import describe_rows
@@ -255,6 +255,7 @@ def cross_entropy_backward(
         arrays_only(op, **{name: v})
         shaped(op, name, describe(op, name, v), tuple(target.shape), "target")
     result = Result(op, "out", logits, dtype_of(logits), out)
+    check_apart(op, "out", out, logits=logits, target=target, sums=sums, dlosses=dlosses)
     if m and n:
         both = {"logits": rows, "dlogits": result.matrix}
         form = recall(op, both, None, lambda: form_of(m, n, described(op, both), 4))
