@@ -259,6 +259,19 @@ def test_quantize(shapes, device: str, rng: np.random.Generator):
     assert kernels.quantize(x[:0], "int8")[1].shape == (0, 3)
 
 
+@pytest.mark.parametrize("kind", ["int8", "float8_e4m3fn", "float8_e5m2"])
+def test_quantize_what_has_no_scale(kind: str, device: str):
+    """Elements too small for a scale are zeros; a NaN is not lost, nor are the others cut in its place."""
+    tiny = torch.tensor([[1e-45, 1e-44, 0.0], [0.0, 0.0, 0.0]], device=device)
+    for scale in ("row", "tensor"):
+        q, scales = kernels.quantize(tiny, kind, scale=scale)
+        assert (q.float() == 0).all() and (scales == 1).all()
+    x = torch.tensor([[float("nan"), 1000.0], [2.0, 1.0]], device=device)
+    q, scales = kernels.quantize(x, kind)
+    assert scales[0].isnan() and (q[0].float() * scales[0]).isnan().all()
+    assert abs(float(q[1, 0].float() * scales[1]) - 2.0) < 1e-5
+
+
 def test_quantize_one_row(device: str):
     """Without any direction in front of it, and no rows of blocks."""
     x = torch.randn(128, device=device)

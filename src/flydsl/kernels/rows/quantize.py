@@ -56,8 +56,9 @@ def quantize_kernel(
         step = lines.wide(scales[0])
     else:
         (most,) = lines.fold(lambda at: [fx.absf(value_at(at))], [MAX])
-        # A row of zeros has no largest element to go by.
-        step = (most > 0.0).select(most * (1.0 / largest), lines.wide(1.0))
+        # A row of zeros, or of next to nothing, has no largest element to go by; the scale of one with a NaN is NaN.
+        step = most * (1.0 / largest)
+        step = (step == 0.0).select(lines.wide(1.0), step)
 
     def finish(at: Place) -> None:
         value = fx.minimumf(fx.maximumf(value_at(at) / step, -largest), largest)
