@@ -279,6 +279,9 @@ def test_quantize_one_row(device: str):
         assert made[0].shape == (128,) and made[1].shape == ()
     found = kernels.quantize(x, "int8")
     torch.testing.assert_close(found[0].float() * found[1], x, rtol=0, atol=float(x.abs().max()) / 250)
+    for shape in ((0,), (5, 2, 0)):
+        q, scales = kernels.quantize(torch.empty(shape, device=device), "int8")
+        assert q.shape == shape and scales.shape == shape[:-1] and (scales == 1).all()
     for shape in ((0, 128), (3, 0)):
         q, scales = kernels.quantize(torch.empty(shape, device=device), "int8", scale="block")
         assert q.shape == shape and scales.shape == (shape[0], shape[1] // 128)

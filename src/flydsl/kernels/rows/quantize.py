@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import flydsl.compiler as flyc
@@ -175,7 +176,8 @@ def _launch(
     result = Result(op, "out", x, kind, None)
     mx = matrix(x)
     m, n = mx.shape
-    scales: Given = vacant(x, (m,), "float32") if known is None else vector(known)
+    # Rows of no elements have scales, too.
+    scales: Given = vacant(x, (math.prod(x.shape[:-1]),), "float32") if known is None else vector(known)
     if m and n:
         rows = {"x": mx, "weight": None if weight is None else vector(weight), "out": result.matrix}
 
