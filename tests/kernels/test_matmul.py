@@ -8,7 +8,7 @@ import torch
 
 from flydsl.autotune import shipped
 from flydsl.errors import DSLTypeError, DSLValueError
-from flydsl.kernels import matmul
+from flydsl.kernels import grouped_matmul, matmul
 from flydsl.kernels.matmul import calls
 from flydsl.kernels.matmul.arrays import describe
 from flydsl.kernels.matmul.calls import Target, decide
@@ -170,6 +170,21 @@ def test_int8_is_exact(arch: str, rng: np.random.Generator, emulate):
     scale = random(rng, 70, dtype=torch.float32)
     scaled = matmul(a, b.T, scale_a=scale, out_dtype=torch.float32)
     torch.testing.assert_close(scaled.double(), want * scale.double()[:, None], rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "native"])
+def test_int8_with_factors_of_blocks(arch: str, rng: np.random.Generator, emulate):
+    """No tensor core has these: also alone and in groups, a fraction is added to fractions."""
+    emulate(arch)
+    a, b = (torch.from_numpy(rng.integers(-128, 128, s).astype(np.int8)) for s in ((6, 256), (130, 256)))
+    scale_a, scale_b = (random(rng, *s, dtype=torch.float32) for s in ((6, 2), (2, 2)))
+    left = a.double() * scale_a.double().repeat_interleave(128, 1)
+    right = b.T.double() * scale_b.double().repeat_interleave(128, 0).repeat_interleave(128, 1)[:, :130]
+    bound(matmul(a, b.T, scale_a=scale_a, scale_b=scale_b, out_dtype=torch.float32), left, right)
+    out = grouped_matmul(
+        a, b.T[None], torch.tensor([6]), scale_a=scale_a, scale_b=scale_b[None], out_dtype=torch.float32
+    )
+    bound(out, left, right)
 
 
 X = torch.zeros(8, 16).bfloat16()

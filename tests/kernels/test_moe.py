@@ -123,7 +123,10 @@ def test_what_is_refused(emulate):
         (lambda: moe(x, logits, w1[:, :, :9], w2, 1), r"w1 has the shape \[3, 4, 10\]"),
         (lambda: moe(x, logits, w1, w2[:2], 1), r"w2 has the shape \[3, 5, 4\]"),
         (lambda: moe(x, logits, w1, w2, 4), "k is 1 to 3 experts of a token, got 4"),
-        (lambda: moe(x, logits, w1, w2, 1, activation="swish"), "unknown activation 'swish'"),
+        (
+            lambda: moe(x, logits, w1, w2, 1, activation="swish"),
+            "activation is one of none, relu",
+        ),
         (lambda: sort_tokens(order, 3), "chosen has 2 dimensions"),
         (lambda: sort_tokens(places, 20000), "0 to 12000 experts"),
         (lambda: permute_tokens(x, order, 3), "so many rows"),

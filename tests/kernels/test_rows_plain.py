@@ -261,6 +261,34 @@ def test_quantize(shapes, device: str, rng: np.random.Generator):
     assert kernels.quantize(x[:0], "int8")[1].shape == (0, 3)
 
 
+@pytest.mark.parametrize("kind", ["int8", "float8_e4m3fn", "float8_e5m2"])
+def test_quantize_what_has_no_scale(kind: str, device: str):
+    """Elements too small for a scale are zeros; a NaN is not lost, nor are the others cut in its place."""
+    tiny = torch.tensor([[1e-45, 1e-44, 0.0], [0.0, 0.0, 0.0]], device=device)
+    for scale in ("row", "tensor"):
+        q, scales = kernels.quantize(tiny, kind, scale=scale)
+        assert (q.float() == 0).all() and (scales == 1).all()
+    x = torch.tensor([[float("nan"), 1000.0], [2.0, 1.0]], device=device)
+    q, scales = kernels.quantize(x, kind)
+    assert scales[0].isnan() and (q[0].float() * scales[0]).isnan().all()
+    assert abs(float(q[1, 0].float() * scales[1]) - 2.0) < 1e-5
+
+
+def test_quantize_one_row(device: str):
+    """Without any direction in front of it, and no rows of blocks."""
+    x = torch.randn(128, device=device)
+    for made in (kernels.quantize(x, "int8"), kernels.rms_norm_quantized(x, None, "int8")):
+        assert made[0].shape == (128,) and made[1].shape == ()
+    found = kernels.quantize(x, "int8")
+    torch.testing.assert_close(found[0].float() * found[1], x, rtol=0, atol=float(x.abs().max()) / 250)
+    for shape in ((0,), (5, 2, 0)):
+        q, scales = kernels.quantize(torch.empty(shape, device=device), "int8")
+        assert q.shape == shape and scales.shape == shape[:-1] and (scales == 1).all()
+    for shape in ((0, 128), (3, 0)):
+        q, scales = kernels.quantize(torch.empty(shape, device=device), "int8", scale="block")
+        assert q.shape == shape and scales.shape == (shape[0], shape[1] // 128)
+
+
 @pytest.mark.parametrize("shape", [(3, 6, 4, 4), (2, 4, 5, 7), (2, 2, 33000)])
 def test_group_norm(shape: tuple[int, ...], device: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch):
     """Channels of whole units and others, and more than registers hold."""
@@ -361,7 +389,11 @@ def test_what_does_not_fit_is_refused():
         (lambda: kernels.cross_entropy(x, ids[:1]), DSLValueError, r"target has the shape \[2\]"),
         (lambda: kernels.cross_entropy(x, ids, reduction="most"), DSLValueError, "one of mean, sum, none"),
         (lambda: kernels.cross_entropy(x, ids, label_smoothing=2.0), DSLValueError, "between 0 and 1"),
-        (lambda: kernels.gated(x, x, activation="swish"), DSLValueError, "unknown activation 'swish'"),
+        (
+            lambda: kernels.gated(x, x, activation="swish"),
+            DSLValueError,
+            "activation is one of none, relu",
+        ),
         (lambda: kernels.gated(x, x.half()), DSLTypeError, "y is float32 as x"),
         (lambda: kernels.top_k(x, 5), DSLValueError, "a row of 4 elements has no 5 largest"),
         (lambda: kernels.top_k(x.double(), 1), DSLTypeError, "got float64"),

@@ -128,3 +128,33 @@ def test_what_does_not_fit_is_refused():
         ft.matmul(torch.ones(3, 4), torch.ones(4, 5).half())
     with pytest.raises(DSLValueError, match="a dimension at least"):
         ft.matmul(torch.tensor(1.0), torch.ones(4))
+
+
+def test_tensors_without_memory():
+    """They have the shapes, types and gradients of others, and are refused what the others are."""
+
+    def meta(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        return torch.empty(shape, dtype=dtype, device="meta")
+
+    x = meta(2, 3, 4).requires_grad_()
+    made = ft.linear(x, meta(5, 4), meta(5))
+    assert made.shape == (2, 3, 5) and made.is_meta
+    made.sum().backward()
+    assert x.grad is not None and x.grad.is_meta
+    for dtype in (torch.int8, torch.float8_e4m3fn, torch.float16):
+        real = ft.matmul(torch.ones(2, 4).to(dtype), torch.ones(4, 5).to(dtype))
+        assert ft.matmul(meta(2, 4, dtype=dtype), meta(4, 5, dtype=dtype)).dtype == real.dtype
+    with pytest.raises(DSLValueError, match=r"a is \(\.\.\., M, K\) and b \(\.\.\., K, N\)"):
+        ft.matmul(meta(3, 4), meta(5, 4))
+    with pytest.raises(DSLTypeError, match="one type"):
+        ft.matmul(meta(3, 4), meta(4, 5, dtype=torch.float16))
+    with pytest.raises(DSLValueError, match="precision is one of"):
+        ft.matmul(meta(3, 4), meta(4, 5), precision="best")
+
+
+def test_memory_beside_none_is_refused():
+    """The result would be memory that nobody wrote."""
+    with pytest.raises(DSLValueError, match="matmul: a is on cpu and b on meta"):
+        ft.matmul(torch.ones(3, 4), torch.empty(4, 5, device="meta"))
+    with pytest.raises(DSLValueError, match="rms_norm: x is on cpu and weight on meta"):
+        ft.rms_norm(torch.ones(3, 4), torch.empty(4, device="meta"))

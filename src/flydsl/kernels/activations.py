@@ -69,6 +69,14 @@ def slope(name: str, x: ValueT) -> ValueT:
     return cast("ValueT", _SLOPES[name](x))
 
 
+def known_activation(op: str, name: object) -> str:
+    """The name of one; None is that of none."""
+    found = "none" if name is None else name
+    if not isinstance(found, str) or found not in ACTIVATIONS:
+        raise DSLValueError(f"{op}: unknown activation {name!r:.80}; there are {', '.join(ACTIVATIONS)}")
+    return found
+
+
 def activated(name: str, x: ValueT) -> ValueT:
     """`x`, a scalar or vector of f32, through the activation."""
     if name not in ACTIVATIONS:
@@ -76,4 +84,4 @@ def activated(name: str, x: ValueT) -> ValueT:
     return cast("ValueT", ACTIVATIONS[name](x))
 
 
-__all__ = ["ACTIVATIONS", "activated", "slope"]
+__all__ = ["ACTIVATIONS", "activated", "known_activation", "slope"]

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from flydsl.errors import DSLValueError
 from flydsl.kernels.rows.embedding import padding_row
+from flydsl.kernels.scalars import flag, number, whole, wholes
 
 from . import axis_operators, loss_operators, more_operators, operators, product_operators
 
@@ -45,7 +46,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, precision: 
 def _autocast(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
     """Factors of a product in the type that autocast has for them."""
     kind = x.device.type
-    if torch.is_autocast_enabled(kind) and x.is_floating_point() and x.dtype != torch.float64:
+    # Tensors without memory have no autocast, and torch refuses to be asked for it.
+    if not x.is_meta and torch.is_autocast_enabled(kind) and x.is_floating_point() and x.dtype != torch.float64:
         dtype = torch.get_autocast_dtype(kind)
         return x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
     return x, weight, bias
@@ -62,7 +64,8 @@ def log_softmax(x: Tensor, dim: int = -1) -> Tensor:
 
 
 def _along(x: Tensor, dim: int, log: bool) -> Tensor:
-    if dim in (-1, x.dim() - 1):
+    op = "log_softmax" if log else "softmax"
+    if whole(op, "dim", dim) in (-1, x.dim() - 1):
         return operators.softmax(x, log)
     return operators.softmax(x.movedim(dim, -1), log).movedim(-1, dim)
 
@@ -104,6 +107,7 @@ def cross_entropy(
     Classes are the last direction of `logits`, also if there are more than two.
     """
     _check_reduction("cross_entropy", reduction)
+    ignore_index = whole("cross_entropy", "ignore_index", ignore_index)
     losses = more_operators.cross_entropy(logits, target, ignore_index, label_smoothing)[0]
     return _reduced(losses, target, ignore_index, reduction)
 
@@ -123,6 +127,7 @@ def linear_cross_entropy(
     Under autocast `x`, `weight` and `bias` are taken in its type, as `torch.nn.functional.linear` does.
     """
     _check_reduction("linear_cross_entropy", reduction)
+    ignore_index = whole("linear_cross_entropy", "ignore_index", ignore_index)
     x, weight, bias = _autocast(x, weight, bias)
     losses = loss_operators.linear_cross_entropy(x, weight, target, bias, ignore_index, label_smoothing)[0]
     return _reduced(losses, target, ignore_index, reduction)
@@ -188,9 +193,12 @@ def sample(
     top_p: float | Tensor = 1.0,
 ) -> Tensor:
     """A class of each row, drawn from the softmax of `logits / temperature`; see `flydsl.kernels.sample`."""
-    heat, heats = (1.0, temperature) if isinstance(temperature, Tensor) else (float(temperature), None)
-    k, ks = (0, top_k) if isinstance(top_k, Tensor) else (top_k, None)
-    p, ps = (1.0, top_p) if isinstance(top_p, Tensor) else (float(top_p), None)
+    op = "sample"
+    heat, heats = (
+        (1.0, temperature) if isinstance(temperature, Tensor) else (number(op, "temperature", temperature), None)
+    )
+    k, ks = (0, top_k) if isinstance(top_k, Tensor) else (whole(op, "top_k", top_k), None)
+    p, ps = (1.0, top_p) if isinstance(top_p, Tensor) else (number(op, "top_p", top_p), None)
     return more_operators.sample(logits, seed, offset, heat, k, p, heats, ks, ps)
 
 
@@ -201,18 +209,19 @@ def gate(x: Tensor, k: int, *, normed: bool = True) -> tuple[Tensor, Tensor]:
 
 def reduce(x: Tensor, op: str = "sum", dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
     """All elements along one or several directions combined: "sum", "prod", "max", "min" or "mean"."""
-    dims = range(x.dim()) if dim is None else (dim,) if isinstance(dim, int) else dim
-    return axis_operators.reduce(x, op, list(dims), keepdim)
+    several = isinstance(dim, (tuple, list, range))
+    dims = range(x.dim()) if dim is None else dim if several else (whole("reduce", "dim", dim),)
+    return axis_operators.reduce(x, op, wholes("reduce", "dim", dims), flag("reduce", "keepdim", keepdim))
 
 
 def scan(x: Tensor, op: str = "sum", dim: int = -1, *, exclusive: bool = False, reverse: bool = False) -> Tensor:
     """All elements up to each one along `dim` combined: "sum", "prod", "max" or "min"."""
-    return axis_operators.scan(x, op, dim, exclusive, reverse)
+    return axis_operators.scan(x, op, whole("scan", "dim", dim), exclusive, reverse)
 
 
 def sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
     """The elements along `dim` in order, equal ones in theirs, and their numbers."""
-    return axis_operators.sort(x, dim, descending)
+    return axis_operators.sort(x, whole("sort", "dim", dim), descending)
 
 
 __all__ = [

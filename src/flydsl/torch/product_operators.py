@@ -5,6 +5,9 @@ import torch
 from torch import Tensor
 
 from flydsl import kernels
+from flydsl.errors import DSLValueError
+from flydsl.kernels.matmul.arrays import type_name
+from flydsl.kernels.matmul.request import check_precision, check_types, result_type
 
 from .register import Batch, Context, operator
 
@@ -19,8 +22,20 @@ def matmul(a: Tensor, b: Tensor, bias: Tensor | None, precision: str) -> Tensor:
 
 @matmul.register_fake
 def _(a: Tensor, b: Tensor, bias: Tensor | None, precision: str) -> Tensor:
+    if min(a.dim(), b.dim()) < 2 or a.shape[-1] != b.shape[-2]:
+        raise DSLValueError(f"matmul: a is (..., M, K) and b (..., K, N), got {list(a.shape)} and {list(b.shape)}")
     front = torch.Size(torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-    return a.new_empty((*front, a.shape[-2], b.shape[-1]))
+    return a.new_empty((*front, a.shape[-2], b.shape[-1]), dtype=_result(a, b, precision))
+
+
+def _result(a: Tensor, b: Tensor, precision: str) -> torch.dtype:
+    """The type of a product, and what is refused of its kernel, too."""
+    if a.dtype == b.dtype == torch.float64:
+        return a.dtype
+    first, second = (type_name(x.dtype) for x in (a, b))
+    check_types(first, second)
+    check_precision(first, precision)
+    return getattr(torch, result_type(first, None))
 
 
 def _context(ctx: Context, inputs: tuple[Tensor, Tensor, Tensor | None, str], output: Tensor) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import wraps
+from inspect import signature
 from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
+
+from flydsl.errors import DSLValueError
 
 from .eager import VALUES, gradient_of, is_memory, refuse_tangents, watched
 
@@ -61,6 +65,15 @@ class Context(Protocol):
     def mark_non_differentiable(self, *tensors: Tensor) -> None: ...
 
 
+def same_device(name: str, given: Mapping[str, object]) -> None:
+    """Tensors with memory and without it come to the function for fake ones, whose result would be any numbers."""
+    tensors = [(what, x) for what, x in given.items() if isinstance(x, Tensor)]
+    for what, x in tensors[1:]:
+        first, place = tensors[0][0], tensors[0][1].device
+        if x.device != place:
+            raise DSLValueError(f"{name}: {first} is on {place} and {what} on {x.device}")
+
+
 class _Registered(Generic[P, R]):
     """An operator, and its function for calls that nobody but autograd looks at."""
 
@@ -92,7 +105,14 @@ class _Registered(Generic[P, R]):
         return self._recorded(*args)
 
     def register_fake(self, fn: Callable[P, object], /) -> object:
-        return self.registered.register_fake(fn)
+        name, parameters = self._name, tuple(signature(fn).parameters)
+
+        @wraps(fn)
+        def made(*args: P.args, **kwargs: P.kwargs) -> object:
+            same_device(name, {**dict(zip(parameters, args, strict=False)), **kwargs})
+            return fn(*args, **kwargs)
+
+        return self.registered.register_fake(made)
 
     def register_autograd(self, backward: Callable[..., object], /, *, setup_context: Callable[..., None]) -> None:
         self.registered.register_autograd(backward, setup_context=setup_context)

@@ -158,6 +158,16 @@ def test_operator_is_one_that_torch_knows(rng: np.random.Generator, emulate):
     torch.testing.assert_close(out.double(), oracle(q, k, v, causal=True)[0], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(("queries", "keys"), [(0, 3), (2, 0), (0, 0)])
+def test_gradients_of_nothing(queries: int, keys: int, emulate):
+    """Whatever strides torch has for arrays without elements."""
+    emulate("native")
+    q, k, v, grad = (torch.randn(2, n, 3, 8) for n in (queries, keys, keys, queries))
+    out, lse = attention(q, k, v, return_lse=True)
+    for made, like in zip(attention_backward(grad, q, k, v, out, lse), (q, k, v), strict=True):
+        assert torch.equal(made, torch.zeros_like(like))
+
+
 def test_refused(emulate):
     emulate("native")
     x = torch.zeros(1, 3, 2, 8)
@@ -172,8 +182,10 @@ def test_refused(emulate):
     for rate in (1.0, -0.1, float("nan"), True):
         with pytest.raises(DSLValueError, match="dropout is the share"):
             attention(x, x, x, dropout=rate, seed=1)
-    for seed in (None, 2**63, 1.0):
-        with pytest.raises(DSLValueError, match="dropout needs a seed"):
+    with pytest.raises(DSLValueError, match="dropout needs a seed"):
+        attention(x, x, x, dropout=0.5)
+    for seed in (2**63, 1.0):
+        with pytest.raises((DSLTypeError, DSLValueError), match="seed is"):
             attention(x, x, x, dropout=0.5, seed=seed)  # pyright: ignore[reportArgumentType]
     with pytest.raises(DSLValueError, match="enable_gqa"):
         scaled_dot_product_attention(x, x[:, :1], x[:, :1])

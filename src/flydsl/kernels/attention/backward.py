@@ -6,6 +6,7 @@ import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
+from ..grids import fit as fit_a_grid
 from ..matmul.arrays import Array, HostArray, describe, empty, in_line, is_torch
 from ..matmul.arrays import packed as one_piece
 from ..matmul.entry import target_of
@@ -78,7 +79,8 @@ def attention_backward(
     more = () if stream is None else (stream,)
     packed = dict.fromkeys(("q", "out", "grad"), request.packed_q) | dict.fromkeys(("k", "v"), request.packed_k)
     narrow = _on_hopper(request, known)
-    if target_of(request.q).hopper and (narrow or _on_hopper_wide(request, known)):
+    on_hopper = target_of(request.q).hopper and fit_a_grid(request.batches, request.heads)
+    if on_hopper and (narrow or _on_hopper_wide(request, known)):
         sides_of = request.right is not None, request.left is not None, deterministic, engine_takes(known["out"])
         packs_and_cap = request.packed_q, request.packed_k, request.softcap != 0
         if narrow:
@@ -243,7 +245,7 @@ def _check(request: Request, known: dict[str, Array]) -> None:
     if lse.shape != request.lse_shape or lse.dtype != "float32":
         raise fail(f"lse is float32{list(request.lse_shape)}, got {lse}")
     strides = (request.heads * request.queries, request.queries, 1)[-len(lse.shape) :]
-    if any(e > 1 and s != w for s, w, e in zip(lse.strides, strides, lse.shape, strict=True)):
+    if 0 not in lse.shape and any(e > 1 and s != w for s, w, e in zip(lse.strides, strides, lse.shape, strict=True)):
         raise fail(f"lse is contiguous, got the strides {lse.strides}")
     for name, x in known.items():
         if x.device != request.q.device:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias, cast
 
+from ..grids import fit as fit_a_grid
 from ..matmul.arrays import Array, HostArray, in_line
 from ..matmul.calls import Target
 from ..matmul.workspace import Room, rooms
@@ -113,6 +114,8 @@ def on_hopper(request: Request, out: Array, where: Target, wanted: Wanted | None
     if r.q.dtype not in (*HALF, *FP8) or r.k.dtype != r.q.dtype or r.d % (32 // size) or r.dv % 16:
         return None
     if r.bias is not None or r.alibi is not None or 0 in (r.keys, r.queries):
+        return None
+    if r.q.dtype in FP8 and not fit_a_grid(r.batches, r.kv_heads):
         return None
     factor = (r.softcap or r.scale) * LOG2E
     if not 1e-8 <= factor <= 1e8 or abs(r.scale) > 1e8 or (r.softcap and r.scale <= 0):

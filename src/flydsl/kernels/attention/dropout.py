@@ -14,7 +14,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import flydsl.expr as fx
+from flydsl.errors import DSLValueError
 
+from ..scalars import number, whole
 from .request import fail
 
 ROUNDS = 7
@@ -36,14 +38,26 @@ class Drop(NamedTuple):
 
 def numbers_of(rate: object, seed: object) -> tuple[int, int, float]:
     """The seed, the cut and the factor of a rate."""
-    if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < 1:
-        raise fail(f"dropout is the share of weights to drop, from 0 to less than 1, got {rate!r}")
-    if not rate:
+    share = _rate(rate)
+    if seed is None and share:
+        raise fail("dropout needs a seed, an int of 64 bits that the gradients take too, got None")
+    place = 0 if seed is None else whole("attention", "seed", seed)
+    if not share:
         return 0, 0, 1.0
-    if isinstance(seed, bool) or not isinstance(seed, int) or not -(1 << 63) <= seed < 1 << 63:
-        raise fail(f"dropout needs a seed, an int of 64 bits that the gradients take too, got {seed!r}")
     most = (1 << BITS) - 1
-    return seed, min(round(rate * (most + 1)), most) << BITS, 1 / (1 - rate)
+    return place, min(round(share * (most + 1)), most) << BITS, 1 / (1 - share)
+
+
+def _rate(rate: object) -> float:
+    if type(rate) is float and 0.0 <= rate < 1.0:
+        return rate
+    try:
+        share = number("attention", "dropout", rate)
+    except DSLValueError:
+        share = -1.0
+    if not 0.0 <= share < 1.0:
+        raise fail(f"dropout is the share of weights to drop, from 0 to less than 1, got {rate!r:.80}")
+    return share
 
 
 def drawn(drop: Drop, line: fx.Int32, row: fx.Int32, key: fx.Int32) -> tuple[fx.Uint32, ...]:

@@ -21,6 +21,7 @@ from ..matmul.arrays import (
 from ..matmul.entry import target_of
 from ..matmul.request import check_apart
 from ..repeats import again, forget_calls, fresh_as, remember_call, repeated
+from ..scalars import flag
 from .calls import Given, Run, decide
 from .dropout import numbers_of
 from .lengths import longest
@@ -87,12 +88,14 @@ def attention(
     drop = numbers_of(dropout, seed)
     drops = drop[1] > 0
     left, right = window_of(window, causal)
+    if type(return_lse) is not bool:
+        return_lse = flag(_NAME, "return_lse", return_lse)
     scale = None if scale is None else number("scale", scale)
     softcap = None if softcap is None else number("softcap", softcap)
     arrays = q, k, v, bias, alibi, sinks, cu_seqlens_q, cu_seqlens_k, block_table, seqlens_k, *factors, out
     call_key = None
     if stream is None and not drops:
-        constants = left, right, scale, softcap, bool(return_lse)
+        constants = left, right, scale, softcap, return_lse
         made = again(_NAME, constants, *arrays)
         if made is not None:
             return made

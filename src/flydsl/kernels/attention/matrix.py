@@ -13,6 +13,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.target import GPUTarget
 
+from .. import grids
 from .dropout import Drop, shares_of
 from .plain import Extras, Kind, Sight, Steps, changed, key_place, offset
 from .softmax import LN2, LOG2E
@@ -60,6 +61,7 @@ def matrix_kernel(
     members: fx.Constexpr[int],
     sight: Sight,
     drop: Drop,
+    batches: fx.Int32,
     longest: fx.Int32,
     keys: fx.Int32,
     group: fx.Int32,
@@ -76,7 +78,8 @@ def matrix_kernel(
 ):
     extras = Extras(None, None, None, bias, alibi, sinks, cu_q, cu_k, used_k, table)
     tid, dtype = fx.thread_idx.x, q.dtype
-    block, head, batch = fx.block_idx
+    blocks = fx.ceildiv(longest, ROWS)
+    block, head, batch = fx.block_idx.x % blocks, fx.block_idx.x // blocks, fx.min(grids.number(), batches - 1)
     d, dv, wide = kind.d, kind.dv, keys_of(kind)
     lanes = members // ROWS
     each = wide // lanes
@@ -97,6 +100,8 @@ def matrix_kernel(
     if fx.const_expr(cu_q is not None):
         first_q = fx.Int32(cast("fx.Pointer", cu_q)[batch])
         queries = fx.Int32(cast("fx.Pointer", cu_q)[batch + 1]) - first_q
+    # Blocks of no sequence have no queries.
+    queries = (grids.number() < batches).select(queries, fx.Int32(0))
     first_k = fx.Int32(0)
     if fx.const_expr(cu_k is not None):
         first_k = fx.Int32(cast("fx.Pointer", cu_k)[batch])
@@ -179,7 +184,7 @@ def matrix_kernel(
             part = fx.Float32(0.0)
             shares: list[fx.Float32] = []
             if fx.const_expr(kind.dropout):
-                shares = shares_of(drop, batch * fx.grid_dim.y + head, row, begin + lane * each, each)
+                shares = shares_of(drop, batch * (fx.grid_dim.x // blocks) + head, row, begin + lane * each, each)
             for i in fx.range_constexpr(each):
                 weight = fx.exp2(mine[i] - height)
                 part = part + weight
@@ -307,10 +312,11 @@ def matrix_attention(
         fx.get_iter(q), fx.get_iter(k), fx.get_iter(v), fx.get_iter(out), pointer_of(lse), pointer_of(bias),
         pointer_of(alibi), pointer_of(sinks), pointer_of(cu_q), pointer_of(cu_k), pointer_of(used_k),
         pointer_of(table), mma, kind, threads, Sight(left, right, scale, softcap), Drop(seed, cut, factor),
-        longest, keys, heads // kv_heads, page, table_row, alibi_batch, Steps(batch_q, row_q, head_q, column_q),
-        Steps(batch_k, row_k, head_k, column_k), Steps(batch_v, row_v, head_v, column_v),
-        Steps(batch_out, row_out, head_out, column_out), Steps(batch_bias, row_bias, head_bias, column_bias),
-        head_lse, batch_lse,
+        batches, longest, keys, heads // kv_heads, page, table_row, alibi_batch,
+        Steps(batch_q, row_q, head_q, column_q), Steps(batch_k, row_k, head_k, column_k),
+        Steps(batch_v, row_v, head_v, column_v), Steps(batch_out, row_out, head_out, column_out),
+        Steps(batch_bias, row_bias, head_bias, column_bias), head_lse, batch_lse,
     ).launch(
-        grid=(fx.ceildiv(longest, ROWS), heads, batches), block=threads, smem=shared_bytes(kind), stream=stream
+        grid=(fx.ceildiv(longest, ROWS) * heads, *grids.spread(batches)), block=threads, smem=shared_bytes(kind),
+        stream=stream,
     )  # fmt: skip

@@ -11,6 +11,7 @@ from typing import NamedTuple, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
+from .. import grids
 from .dropout import Drop, share_of
 from .softmax import LN2, LOG2E
 from .walk import Places, pointer_of
@@ -86,6 +87,7 @@ def plain_kernel(
     kind: fx.Constexpr[Kind],
     sight: Sight,
     drop: Drop,
+    batches: fx.Int32,
     longest: fx.Int32,
     keys: fx.Int32,
     group: fx.Int32,
@@ -103,7 +105,8 @@ def plain_kernel(
 ):
     extras = Extras(descale_q, descale_k, descale_v, bias, alibi, sinks, cu_q, cu_k, used_k, table)
     tid = fx.thread_idx.x
-    block, head, batch = fx.block_idx
+    blocks = fx.ceildiv(longest, ROWS)
+    block, head, batch = fx.block_idx.x % blocks, fx.block_idx.x // blocks, fx.min(grids.number(), batches - 1)
     r, lane = tid // LANES, tid % LANES
     d, dv = kind.d, kind.dv
     base = fx.get_dyn_shared(fx.Float32)
@@ -117,6 +120,8 @@ def plain_kernel(
     if fx.const_expr(extras.cu_q is not None):
         first_q = fx.Int32(cast("fx.Pointer", extras.cu_q)[batch])
         queries = fx.Int32(cast("fx.Pointer", extras.cu_q)[batch + 1]) - first_q
+    # Blocks of no sequence have no queries.
+    queries = (grids.number() < batches).select(queries, fx.Int32(0))
     first_k = fx.Int32(0)
     if fx.const_expr(extras.cu_k is not None):
         first_k = fx.Int32(cast("fx.Pointer", extras.cu_k)[batch])
@@ -188,7 +193,7 @@ def plain_kernel(
                 part = part + weight
                 if fx.const_expr(kind.dropout):
                     # The sum is that of all weights: those that stay make up for those that go.
-                    line = batch * fx.grid_dim.y + head
+                    line = batch * (fx.grid_dim.x // blocks) + head
                     weight = weight * share_of(drop, line, row, step * KEYS + lane + s * LANES)
                 weights[r, lane + s * LANES] = weight
             for i in fx.range_constexpr(3):
@@ -355,7 +360,7 @@ def plain_attention(
         fx.get_iter(q), fx.get_iter(k), fx.get_iter(v), fx.get_iter(out), pointer_of(lse),
         pointer_of(descale_q), pointer_of(descale_k), pointer_of(descale_v), pointer_of(bias), pointer_of(alibi),
         pointer_of(sinks), pointer_of(cu_q), pointer_of(cu_k), pointer_of(used_k), pointer_of(table), kind,
-        Sight(left, right, scale, softcap), Drop(seed, cut, factor), longest, keys, heads // kv_heads, page,
+        Sight(left, right, scale, softcap), Drop(seed, cut, factor), batches, longest, keys, heads // kv_heads, page,
         table_row, alibi_batch, Places(
             batch_descale_q, head_descale_q, share_descale_q, batch_descale_k, head_descale_k, batch_descale_v,
             head_descale_v,
@@ -363,5 +368,6 @@ def plain_attention(
         Steps(batch_v, row_v, head_v, column_v), Steps(batch_out, row_out, head_out, column_out),
         Steps(batch_bias, row_bias, head_bias, column_bias), head_lse, batch_lse,
     ).launch(
-        grid=(fx.ceildiv(longest, ROWS), heads, batches), block=THREADS, smem=shared_bytes(kind), stream=stream
+        grid=(fx.ceildiv(longest, ROWS) * heads, *grids.spread(batches)), block=THREADS, smem=shared_bytes(kind),
+        stream=stream,
     )  # fmt: skip

@@ -12,6 +12,7 @@ from typing import NamedTuple, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
+from .. import grids
 from . import plain
 from .dropout import Drop, share_of
 from .plain import KEYS, LANES, PAD, ROWS, THREADS, Extras, Sight, Steps, at, changed, offset
@@ -76,6 +77,7 @@ def gradient_kernel(
     kind: fx.Constexpr[Kind],
     sight: Sight,
     drop: Drop,
+    batches: fx.Int32,
     queries: fx.Int32,
     keys: fx.Int32,
     heads: fx.Int32,
@@ -94,7 +96,8 @@ def gradient_kernel(
     extras = Extras(None, None, None, bias, alibi, None, cu_q, cu_k, None, None)
     scored = plain.Kind(kind.d, kind.dv, kind.left, kind.right, kind.softcap, False, kind.dropout)
     tid = fx.thread_idx.x
-    block, head, batch = fx.block_idx
+    blocks = fx.ceildiv(keys if kind.of_keys else queries, ROWS)
+    block, head, batch = fx.block_idx.x % blocks, fx.block_idx.x // blocks, fx.min(grids.number(), batches - 1)
     r, lane = tid // LANES, tid % LANES
     d, dv = kind.d, kind.dv
     base = fx.get_dyn_shared(fx.Float32)
@@ -114,7 +117,9 @@ def gradient_kernel(
     if fx.const_expr(cu_k is not None):
         first_k = fx.Int32(cast("fx.Pointer", cu_k)[batch])
         keys = fx.Int32(cast("fx.Pointer", cu_k)[batch + 1]) - first_k
-    count, length = (keys, queries) if kind.of_keys else (queries, keys)
+    # Blocks of no sequence have no rows, nor anything to walk along.
+    there = grids.number() < batches
+    count, length = (there.select(x, fx.Int32(0)) for x in ((keys, queries) if kind.of_keys else (queries, keys)))
     begin_held, begin_others = (first_k, first_q) if kind.of_keys else (first_q, first_k)
     shift = keys - queries
     first = block * ROWS
@@ -307,14 +312,18 @@ def plain_backward(
     more = pointer_of(bias), pointer_of(alibi), pointer_of(cu_q), pointer_of(cu_k)
     gradient_kernel(
         at_q, at_grad, at_k, at_v, at_lse, at_delta, at_dq, at_dv, *more, kind._replace(of_keys=False), sight, drop,
-        queries, keys, heads, group, alibi_batch, lse_head, lse_batch, of_q, of_grad, of_k, of_v, packed_q, packed_v,
-        of_bias,
-    ).launch(grid=(fx.ceildiv(queries, ROWS), heads, batches), block=THREADS, smem=wide, stream=stream)  # fmt: skip
+        batches, queries, keys, heads, group, alibi_batch, lse_head, lse_batch, of_q, of_grad, of_k, of_v, packed_q,
+        packed_v, of_bias,
+    ).launch(
+        grid=(fx.ceildiv(queries, ROWS) * heads, *grids.spread(batches)), block=THREADS, smem=wide, stream=stream
+    )  # fmt: skip
     gradient_kernel(
         at_k, at_v, at_q, at_grad, at_lse, at_delta, at_dk, at_dv, *more, kind._replace(of_keys=True), sight, drop,
-        queries, keys, heads, group, alibi_batch, lse_head, lse_batch, of_k, of_v, of_q, of_grad, packed_k, packed_v,
-        of_bias,
-    ).launch(grid=(fx.ceildiv(keys, ROWS), kv_heads, batches), block=THREADS, smem=wide, stream=stream)  # fmt: skip
+        batches, queries, keys, heads, group, alibi_batch, lse_head, lse_batch, of_k, of_v, of_q, of_grad, packed_k,
+        packed_v, of_bias,
+    ).launch(
+        grid=(fx.ceildiv(keys, ROWS) * kv_heads, *grids.spread(batches)), block=THREADS, smem=wide, stream=stream
+    )  # fmt: skip
 
 
 def packed(rows: fx.Int32 | None, heads: fx.Int32, columns: int) -> Steps:

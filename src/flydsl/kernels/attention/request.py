@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from math import isfinite, nan
 from typing import NamedTuple
 
 from flydsl.errors import DSLTypeError, DSLValueError
 
+from .. import scalars
 from ..matmul.arrays import Array
+from ..scalars import flag, whole
 
 HALF = ("float16", "bfloat16")
 FP8 = ("float8_e4m3fn", "float8_e5m2")
 FLOATS = (*HALF, "float32", *FP8)
-_BOOLEANS = ("bool", "bool_", "int")
-"""Classes of what says yes or no: Python's and numpy's."""
 MOST = 256
 """Elements of a query, key or value."""
 
@@ -242,32 +241,28 @@ def factors_of(x: Array | None) -> int:
 
 def window_of(window: object, causal: bool) -> tuple[int | None, int | None]:
     """How far a query sees to both sides: flash attention's pairs, in which -1 is as far as there is."""
-    if causal.__class__.__name__ not in _BOOLEANS:
-        raise wrong_type(f"causal is True or False, got {causal!r:.80}")
+    if type(causal) is not bool:
+        causal = flag("attention", "causal", causal)
     if window is None:
         return None, 0 if causal else None
-    if isinstance(window, bool) or not isinstance(window, (int, tuple, list)):
-        raise wrong_type(f"window is (left, right), or one number for both, got {window!r}")
-    sides: list[object] = [window, window] if isinstance(window, int) else list(window)  # pyright: ignore[reportUnknownArgumentType]
+    sides: list[object] = list(window) if isinstance(window, (tuple, list)) else [window, window]  # pyright: ignore[reportUnknownArgumentType]
     if len(sides) != 2:
         raise fail(f"window has two sides, got {window!r}")
-    found: list[int | None] = []
-    for x in sides:
-        if x is not None and (isinstance(x, bool) or not isinstance(x, int) or x < -1):
-            raise fail(f"a side of window is a number of keys, or None or -1 for all, got {x!r}")
-        found.append(None if x is None or x == -1 else min(x, 1 << 30))
-    left, right = found
+    left, right = map(_side, sides)
     return left, 0 if causal else right
 
 
-def number(name: str, x: object) -> float:
+def _side(x: object) -> int | None:
     try:
-        found = float(x) if isinstance(x, (int, float)) and not isinstance(x, bool) else nan
-    except OverflowError:
-        found = nan
-    if not isfinite(found):
-        raise fail(f"{name} is a finite number, got {x!r:.80}")
-    return found
+        keys = -1 if x is None else whole("attention", "window", x, -1)
+    except (DSLTypeError, DSLValueError) as error:
+        text = f"attention: a side of window is a number of keys, or None or -1 for all, got {x!r:.80}"
+        raise type(error)(text) from None
+    return None if keys == -1 else min(keys, 1 << 30)
+
+
+def number(name: str, x: object) -> float:
+    return scalars.number("attention", name, x)
 
 
 __all__ = [

@@ -13,9 +13,11 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLTypeError, DSLValueError
 
+from .. import grids
 from ..rows.arrays import Given, HostArray, packed, type_name, type_of, vacant
 from ..rows.call import ALL, more_of
 from ..rows.lines import when
+from ..scalars import wholes
 from .view import axis_of, described, last
 
 TILE, ROWS = 32, 8
@@ -25,12 +27,15 @@ TYPES = tuple(name for name in ALL if not name.startswith("float8"))
 
 
 @flyc.kernel
-def turn_kernel(x: fx.Tensor, out: fx.Tensor, m: fx.Int32, n: fx.Int32):
+def turn_kernel(x: fx.Tensor, out: fx.Tensor, batches: fx.Int32, m: fx.Int32, n: fx.Int32):
     """A tile's rows are one element longer, so that its columns touch every bank once."""
     held = fx.SharedAllocator().allocate(fx.Array[x.dtype, TILE * (TILE + 1), 16]).peek()
     tile = held.view(fx.make_layout((TILE, TILE), (TILE + 1, 1)))
     at, part = fx.thread_idx.x % TILE, fx.thread_idx.x // TILE
-    row, column, batch = fx.block_idx.y * TILE, fx.block_idx.x * TILE, fx.block_idx.z
+    beside = fx.ceildiv(n, TILE)
+    row, column, batch = fx.block_idx.x // beside * TILE, fx.block_idx.x % beside * TILE, grids.number()
+    # Blocks of no matrix have no rows.
+    m = (batch < batches).select(m, fx.Int32(0))
     for j in fx.range_constexpr(TILE // ROWS):
         r = part + j * ROWS
         if (row + r < m) & (column + at < n):
@@ -52,8 +57,8 @@ def turn(
     stream: fx.Stream = fx.Stream(None),
 ):
     """out[i, k, j] = x[i, j, k]."""
-    turn_kernel(x, out, m, n).launch(
-        grid=(fx.ceildiv(n, TILE), fx.ceildiv(m, TILE), batch), block=TILE * ROWS, stream=stream
+    turn_kernel(x, out, batch, m, n).launch(
+        grid=(fx.ceildiv(n, TILE) * fx.ceildiv(m, TILE), *grids.spread(batch)), block=TILE * ROWS, stream=stream
     )
 
 
@@ -104,7 +109,7 @@ def permute(x: HostArray, axes: Sequence[int], *, stream: object = None) -> Give
     """
     op = "permute"
     shape = described(op, "x", x, ALL)
-    order = [axis_of(op, a, shape) for a in axes]
+    order = [axis_of(op, a, shape, "axes") for a in wholes(op, "axes", axes)]
     if sorted(order) != list(range(len(shape))):
         raise DSLValueError(f"{op}: axes name each of {len(shape)} once, got {tuple(axes)}")
     wanted = tuple(shape[a] for a in order)

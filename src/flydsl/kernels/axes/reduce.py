@@ -14,6 +14,7 @@ import flydsl.expr as fx
 from flydsl.errors import DSLTypeError, DSLValueError
 from flydsl.extension.coop.operators import combine, identity
 
+from .. import grids
 from ..rows.arrays import Given, HostArray, type_of, vacant
 from ..rows.call import described as described_all
 from ..rows.call import more_of, recall
@@ -21,6 +22,7 @@ from ..rows.columns import HEIGHT, WIDTH, down
 from ..rows.form import Form, form_of
 from ..rows.lines import Lines, Place, when
 from ..rows.softmax_kernels import blocks_for, row_of
+from ..scalars import choice, flag, wholes
 from .view import OPS, along, axis_of, described, last, wide_of
 
 if TYPE_CHECKING:
@@ -75,10 +77,13 @@ def reduce_rows(
 
 
 @flyc.kernel
-def reduce_columns_kernel(x: fx.Tensor, out: fx.Tensor, n: fx.Int32, inner: fx.Int32, kind: fx.Constexpr[str]):
+def reduce_columns_kernel(
+    x: fx.Tensor, out: fx.Tensor, count: fx.Int32, n: fx.Int32, inner: fx.Int32, kind: fx.Constexpr[str]
+):
     wide, op = wide_of(x.dtype), OPS["sum" if kind == "mean" else kind]
     column, part = fx.block_idx.x * WIDTH + fx.thread_idx.x % WIDTH, fx.thread_idx.x // WIDTH
-    at, outer = fx.min(column, inner - 1), fx.block_idx.y
+    number = grids.number()
+    at, outer = fx.min(column, inner - 1), fx.min(number, count - 1)
 
     def more(row: fx.Int32, so_far: list[Value]) -> list[Value]:
         return [combine(op, cast("fx.Numeric", so_far[0]), wide(x[outer, row, at]))]
@@ -94,7 +99,7 @@ def reduce_columns_kernel(x: fx.Tensor, out: fx.Tensor, n: fx.Int32, inner: fx.I
             total = combine(op, total, slots[i * WIDTH + fx.thread_idx.x])
         out[outer, column] = out.dtype(_finished(total, kind, n))
 
-    when((part == 0) & (column < inner), finish)
+    when((part == 0) & (column < inner) & (number < count), finish)
 
 
 @flyc.jit
@@ -108,8 +113,8 @@ def reduce_columns(
     stream: fx.Stream = fx.Stream(None),
 ):
     """out[i, j] = all elements x[i, :, j] combined."""
-    reduce_columns_kernel(x, out, n, inner, kind).launch(
-        grid=(fx.ceildiv(inner, WIDTH), outer), block=WIDTH * HEIGHT, stream=stream
+    reduce_columns_kernel(x, out, outer, n, inner, kind).launch(
+        grid=(fx.ceildiv(inner, WIDTH), *grids.spread(outer)), block=WIDTH * HEIGHT, stream=stream
     )
 
 
@@ -132,14 +137,15 @@ def reduce(
     """
     what = "reduce"
     shape = described(what, "x", x)
-    if op not in KINDS:
-        raise DSLValueError(f"{what}: op is one of {', '.join(KINDS)}, got {op!r}")
+    choice(what, "op", op, KINDS)
+    keepdims = flag(what, "keepdims", keepdims)
     if op == "mean" and type_of(x).startswith("int"):
         raise DSLTypeError(f"{what}: means are of floats, got {type_of(x)}")
-    given = range(len(shape)) if axis is None else (axis,) if isinstance(axis, int) else axis
+    several = isinstance(axis, (tuple, list, range))
+    given = range(len(shape)) if axis is None else wholes(what, "axis", axis) if several else (axis,)
     axes = sorted({axis_of(what, a, shape) for a in given})
-    if axis is not None and not isinstance(axis, int) and len(axes) != len(axis):
-        raise DSLValueError(f"{what}: each axis is named once, got {tuple(axis)}")
+    if len(axes) != len(given):
+        raise DSLValueError(f"{what}: each axis is named once, got {tuple(given)}")
     kept = tuple(1 if i in axes else e for i, e in enumerate(shape) if keepdims or i not in axes)
     out: Given = vacant(x, kept, type_of(x))
     if 0 in kept:

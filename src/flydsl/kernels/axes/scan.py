@@ -14,10 +14,12 @@ import flydsl.expr as fx
 from flydsl.errors import DSLValueError
 from flydsl.extension.coop.operators import combine, identity
 
+from .. import grids
 from ..rows.arrays import Given, HostArray, type_of, vacant
 from ..rows.call import more_of
 from ..rows.columns import down
 from ..rows.lines import when
+from ..scalars import choice, flag
 from .view import OPS, Along, along, axis_of, back, described, wide_of
 
 if TYPE_CHECKING:
@@ -121,9 +123,11 @@ def scan_rows(
 
 
 @flyc.kernel
-def scan_columns_kernel(x: fx.Tensor, out: fx.Tensor, n: fx.Int32, inner: fx.Int32, way: fx.Constexpr[Way]):
+def scan_columns_kernel(
+    x: fx.Tensor, out: fx.Tensor, count: fx.Int32, n: fx.Int32, inner: fx.Int32, way: fx.Constexpr[Way]
+):
     wide, op = wide_of(x.dtype), OPS[way.op]
-    column, outer = fx.block_idx.x * COLUMNS + fx.thread_idx.x, fx.block_idx.y
+    column, outer = fx.block_idx.x * COLUMNS + fx.thread_idx.x, grids.number()
 
     def work(row: fx.Int32, carried: list[Value]) -> list[Value]:
         so_far = cast("fx.Numeric", carried[0])
@@ -135,7 +139,7 @@ def scan_columns_kernel(x: fx.Tensor, out: fx.Tensor, n: fx.Int32, inner: fx.Int
     def walk_down() -> None:
         down(fx.Int32(0), n, 1, [identity(op, wide)], work)
 
-    when(column < inner, walk_down)
+    when((column < inner) & (outer < count), walk_down)
 
 
 @flyc.jit
@@ -149,8 +153,8 @@ def scan_columns(
     stream: fx.Stream = fx.Stream(None),
 ):
     """Scan x[i, :, j]: a thread for each, side by side."""
-    scan_columns_kernel(x, out, n, inner, way).launch(
-        grid=(fx.ceildiv(inner, COLUMNS), outer), block=COLUMNS, stream=stream
+    scan_columns_kernel(x, out, outer, n, inner, way).launch(
+        grid=(fx.ceildiv(inner, COLUMNS), *grids.spread(outer)), block=COLUMNS, stream=stream
     )
 
 
@@ -173,8 +177,8 @@ def scan(
     """
     what = "scan"
     shape = described(what, "x", x)
-    if op not in OPS:
-        raise DSLValueError(f"{what}: op is one of {', '.join(OPS)}, got {op!r}")
+    choice(what, "op", op, OPS)
+    exclusive, reverse = flag(what, "exclusive", exclusive), flag(what, "reverse", reverse)
     if not shape:
         raise DSLValueError(f"{what}: x has at least one axis, got a single element")
     at = axis_of(what, axis, shape)

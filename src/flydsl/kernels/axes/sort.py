@@ -6,6 +6,7 @@ from flydsl.errors import DSLValueError
 
 from ..rows.arrays import Given, HostArray, packed, type_of, vacant
 from ..rows.call import ALL, more_of
+from ..scalars import flag
 from .sort_kernels import MOST_TILE, gather_rows, merge_runs, sort_tiles
 from .view import axis_of, back, described, last
 
@@ -78,7 +79,7 @@ def _order(op: str, x: HostArray, axis: int, descending: bool, stream: object) -
     shape = described(op, "x" if op != "sort_by_key" else "keys", x, TYPES)
     if not shape:
         raise DSLValueError(f"{op}: there is at least one axis, got a single element")
-    at = axis_of(op, axis, shape)
+    at, descending = axis_of(op, axis, shape), flag(op, "descending", descending)
     if shape[at] > LONGEST:
         raise DSLValueError(f"{op}: an axis has at most {LONGEST} elements, got {shape[at]}")
     rows = _rows(x, at)

@@ -11,6 +11,7 @@ from flydsl.errors import DSLValueError
 
 from ..rows.arrays import FLOATS, INDICES, Given, HostArray, describe, is_torch, packed
 from ..rows.call import arrays_only
+from ..scalars import whole
 
 TYPES = (*FLOATS, *INDICES)
 OPS = {"sum": fx.ReductionOp.ADD, "prod": fx.ReductionOp.MUL, "max": fx.ReductionOp.MAX, "min": fx.ReductionOp.MIN}
@@ -33,8 +34,9 @@ def described(op: str, name: str, x: HostArray, types: Sequence[str] = TYPES) ->
     return describe(op, name, x, types).shape
 
 
-def axis_of(op: str, axis: int, shape: Sequence[int]) -> int:
+def axis_of(op: str, axis: object, shape: Sequence[int], name: str = "axis") -> int:
     """An axis counted from the front."""
+    axis = whole(op, name, axis)
     if not -len(shape) <= axis < len(shape):
         raise DSLValueError(f"{op}: axis is one of {len(shape)}, from {-len(shape)} to {len(shape) - 1}, got {axis}")
     return axis % len(shape)

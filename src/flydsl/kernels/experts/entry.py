@@ -9,6 +9,7 @@ from ..matmul.grouped import grouped_matmul
 from ..rows.arrays import Given, HostArray, describe, same_place
 from ..rows.gated import gated
 from ..rows.largest import gate
+from ..scalars import choice, flag, whole
 from .move import permute_tokens, unpermute_tokens
 from .sort import sort_tokens
 
@@ -58,10 +59,10 @@ def moe(
     for name, found in (("w1", first), ("w2", second)):
         if found.dtype != tokens.dtype:
             raise DSLTypeError(f"{op}: {name} is {tokens.dtype} as x, got {found.dtype}")
-    if not isinstance(k, int) or not 0 < k <= experts:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise DSLValueError(f"{op}: k is 1 to {experts} experts of a token, got {k!r}")
-    if activation not in ACTIVATIONS:
-        raise DSLValueError(f"{op}: unknown activation {activation!r}; there are {', '.join(ACTIVATIONS)}")
+    k, normed = whole(op, "k", k), flag(op, "normed", normed)
+    if not 0 < k <= experts:
+        raise DSLValueError(f"{op}: k is 1 to {experts} experts of a token, got {k}")
+    choice(op, "activation", activation, ACTIVATIONS)
     same_place(op, {"x": tokens, "logits": scores, "w1": first, "w2": second})
     weights, chosen = gate(logits, k, normed=normed, stream=stream)
     order, places, ends = sort_tokens(chosen, experts, stream=stream)

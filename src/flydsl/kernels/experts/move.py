@@ -8,8 +8,10 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLValueError
 
+from ..matmul.request import check_apart
 from ..rows.arrays import Array, Given, HostArray, describe, matrix, packed, same_place, vacant
 from ..rows.call import more_of
+from ..scalars import whole
 
 THREADS = 128
 
@@ -158,7 +160,8 @@ def permute_tokens(x: HostArray, order: HostArray, k: int, *, stream: object = N
     given, numbers = describe(op, "x", x), describe(op, "order", order, ("int32",))
     if len(given.shape) != 2 or len(numbers.shape) != 1:
         raise DSLValueError(f"{op}: x is (tokens, columns) and order (rows), got {given} and {numbers}")
-    if not isinstance(k, int) or k < 1 or numbers.shape[0] != given.shape[0] * k:  # pyright: ignore[reportUnnecessaryIsInstance]
+    k = whole(op, "k", k)
+    if k < 1 or numbers.shape[0] != given.shape[0] * k:
         raise DSLValueError(f"{op}: {given.shape[0]} tokens with k = {k} experts have so many rows, got {numbers}")
     same_place(op, {"x": given, "order": numbers})
     rows, columns = numbers.shape[0], given.shape[1]
@@ -204,7 +207,13 @@ def unpermute_tokens(
         raise DSLValueError(f"{op}: out is {given.dtype}[{tokens}, {columns}], got {made}")
     if tokens and columns > 1 and made.strides[1] != 1:
         raise DSLValueError(f"{op}: rows of out lie in one piece, its strides are {made.strides}")
+    if tokens > 1 and made.strides[0] < columns:
+        raise DSLValueError(f"{op}: elements of out lie on top of each other, its strides are {made.strides}")
     same_place(op, {"y": given, "places": numbers, "weights": factors, "out": made})
+    read = [("y", y, given.reach), ("places", places, numbers.reach)]
+    if weights is not None and factors is not None:
+        read.append(("weights", weights, factors.reach))
+    check_apart(made.address, made.reach, read, op)
     if tokens and columns:
         source = matrix(y)
         lies = describe(op, "y", source)

@@ -10,11 +10,12 @@ from typing import cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.errors import DSLTypeError, DSLValueError
+from flydsl.errors import DSLValueError
 
 from ..axes.scan import scan
 from ..rows.arrays import INDICES, Given, HostArray, describe, packed, vacant
 from ..rows.call import more_of
+from ..scalars import whole
 
 THREADS = 256
 """Choices of a block, one for each thread."""
@@ -136,8 +137,7 @@ def sort_tokens(chosen: HostArray, experts: int, *, stream: object = None) -> tu
     found = describe(op, "chosen", chosen, INDICES)
     if len(found.shape) != 2:
         raise DSLValueError(f"{op}: chosen has 2 dimensions, tokens and experts of each, got {found}")
-    if not isinstance(experts, int) or isinstance(experts, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise DSLTypeError(f"{op}: experts is their number, got {experts!r}")
+    experts = whole(op, "experts", experts)
     if not 0 <= experts <= MOST:
         raise DSLValueError(f"{op}: there are 0 to {MOST} experts, got {experts}")
     total = found.shape[0] * found.shape[1]

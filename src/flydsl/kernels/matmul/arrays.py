@@ -21,6 +21,8 @@ TYPES = {
 """Element types of products by name, with their bytes."""
 SIZES = {**TYPES, "float64": 8, "uint8": 1}
 """The same of all operations."""
+LONGEST = 2**31 - 2**16
+"""Elements of a line, some less than an extent can be."""
 _CLASSES = {
     "Float16": "float16", "BFloat16": "bfloat16", "Float32": "float32", "Float8E4M3FN": "float8_e4m3fn",
     "Float8E5M2": "float8_e5m2", "Float8E4M3FNUZ": "float8_e4m3fnuz", "Float8E5M2FNUZ": "float8_e5m2fnuz",
@@ -163,16 +165,20 @@ def describe(name: str, x: HostArray, what: str = "matmul") -> Array:
 
 
 def in_line(x: HostArray) -> HostArray:
-    """All memory from an array's first to its last element, in one line: the kernel has its strides."""
+    """All memory from an array's first to its last element, in one line: the kernel has its strides.
+
+    An extent has 32 bits. A longer line is several that overlap, and end where it does.
+    """
     if 0 in x.shape:
         return x.reshape(-1)
-    if is_torch(x):
-        reach = 1 + sum((e - 1) * s for e, s in zip(x.shape, x.stride(), strict=True))
-        return x.as_strided((reach,), (1,))
-    import numpy as np
-
-    reach = 1 + sum((e - 1) * s for e, s in zip(x.shape, x.strides, strict=True)) // x.itemsize
-    return np.lib.stride_tricks.as_strided(x, (reach,), (x.itemsize,))
+    size = 1 if is_torch(x) else x.itemsize
+    strides = x.stride() if is_torch(x) else x.strides
+    reach = 1 + sum((e - 1) * s for e, s in zip(x.shape, strides, strict=True)) // size
+    if reach <= LONGEST:
+        return strided(x, (reach,), (1,))
+    more = -(-reach // LONGEST) - 1
+    step = (reach - LONGEST) // more
+    return strided(x, (more + 1, reach - more * step), (step, 1))
 
 
 def strided(x: HostArray, shape: tuple[int, ...], strides: tuple[int, ...]) -> HostArray:

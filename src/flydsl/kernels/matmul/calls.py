@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..grids import fit as fit_a_grid
 from .amd.calls import on_amd
 from .amd.weights import PreshuffledWeight, matrix_of
 from .arrays import Array, HostArray, in_line, is_torch, packed
@@ -268,6 +269,8 @@ def few_rows(request: Request, out: Array, where: Target) -> Run | None:
     weights = Weights(8 * a.itemsize)
     given = Given(m, n, k, weights, where.processors)
     slim = best_slim(given)
+    if not fit_a_grid(-(-m // slim.tokens)):
+        return None
     if thrice and microseconds(given, slim) > packed_microseconds(request, where):
         return None
     by_words = not thrice and m <= thin.MOST and in_units(k, a)
@@ -439,9 +442,10 @@ def rowwise(request: Request, out: Array) -> bool:
 
 def on_ampere(request: Request, out: Array, where: Target) -> Run | None:
     """`gemm_sm80`, which reads single elements where rows do not begin at 16-byte units, or do not end there."""
-    if not where.ampere or not rowwise(request, out):
+    from ..gemm_sm80 import BN, gemm_sm80
+
+    if not where.ampere or not rowwise(request, out) or not fit_a_grid(-(-request.n // BN)):
         return None
-    from ..gemm_sm80 import gemm_sm80
 
     aligned = all(
         x.address % UNIT == 0 and step * x.itemsize % UNIT == 0 and in_units(length, x)

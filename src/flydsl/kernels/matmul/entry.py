@@ -9,8 +9,9 @@ from typing import Any, NamedTuple, cast
 from flydsl.errors import DSLTypeError, DSLValueError
 
 from ...target import architecture, on_host
-from ..activations import ACTIVATIONS
+from ..activations import known_activation
 from ..repeats import fresh_as, remember_call, repeated
+from ..scalars import choice, flag
 from .amd.blocks import MxMatrix
 from .amd.weights import PreshuffledWeight, as_matrix
 from .arrays import Array, HostArray, address, array_key, describe, empty, environment_key, is_torch
@@ -69,8 +70,10 @@ def matmul(
            [12. , 12.5]], dtype=float32)
     """
     call_key = None
+    if type(batch_invariant) is not bool:
+        batch_invariant = flag("matmul", "batch_invariant", batch_invariant)
     if stream is None:
-        constants = activation, out_dtype, accumulate, precision, bool(batch_invariant)
+        constants = activation, out_dtype, accumulate, precision, batch_invariant
         call_key, made = repeated(NAME, constants, a, b, out, bias, scale_a, scale_b, scale_out)
         if made is not None:
             return made
@@ -110,7 +113,7 @@ def matmul(
     if known is None:
         asked = _request(a, b, moved, bias, scale_a, scale_b, activation, out_dtype, accumulate)
         exact = check_precision(asked.a.dtype, precision)
-        request = asked._replace(invariant=bool(batch_invariant), precision=exact)
+        request = asked._replace(invariant=batch_invariant, precision=exact)
         request = check_scale_out(request, _describe("scale_out", scale_out))
     else:
         request = known.request
@@ -177,8 +180,7 @@ def _in_blocks(
         raise DSLValueError("matmul: MX blocks have scales of their own; leave out scale_a, scale_b, scale_out")
     if (accumulate, precision) != ("f32", "ieee"):
         raise DSLValueError("matmul: accumulate and precision are not about MX blocks; leave them out")
-    if activation is not None and activation not in ACTIVATIONS:
-        raise DSLValueError(f"matmul: unknown activation {activation!r}; there are {', '.join(ACTIVATIONS)}")
+    known_activation("matmul", activation)
     blocks: MxMatrix[HostArray] = a  # pyright: ignore[reportUnknownVariableType]
     place = Array(blocks.shape, (1, 1), "int8", _device(blocks.data), 0)
     from .amd.mx import matmul_mx
@@ -207,8 +209,7 @@ def _with_weights(
 ) -> Any:
     if (scale_a, scale_b, scale_out) != (None, None, None):
         raise DSLValueError("matmul: quantized weights have scales of their own; leave out scale_a, scale_b, scale_out")
-    if accumulate not in SUMS:
-        raise DSLValueError(f"matmul: accumulate is one of {', '.join(SUMS)}, got {accumulate!r}")
+    choice("matmul", "accumulate", accumulate, SUMS)
     if precision != "ieee":
         raise DSLValueError(
             f"matmul: precision is about two matrices of float32, got {precision!r} for quantized weights"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from flydsl.errors import DSLTypeError, DSLValueError
 
-from ..activations import ACTIVATIONS
+from ..activations import known_activation
+from ..scalars import choice
 from .arrays import Array, HostArray, is_torch, packed
 from .operands import scale_form
 from .request import BLOCK, FNUZ, FP8, RESULTS, SUMS, Request, result_type
@@ -40,11 +41,8 @@ def check_groups(
     for name, x in (("b", b), ("offsets", offsets), ("scale_a", scale_a), ("scale_b", scale_b)):
         if x is not None and x.device != a.device:
             raise DSLValueError(f"{NAME}: a is on {a.device} and {name} on {x.device}")
-    name = "none" if activation is None else activation
-    if name not in ACTIVATIONS:
-        raise DSLValueError(f"{NAME}: unknown activation {activation!r}; there are {', '.join(ACTIVATIONS)}")
-    if accumulate not in SUMS:
-        raise DSLValueError(f"{NAME}: accumulate is one of {', '.join(SUMS)}, got {accumulate!r}")
+    name = known_activation(NAME, activation)
+    choice(NAME, "accumulate", accumulate, SUMS)
     (m, k), (groups, _, n) = a.shape, b.shape
     blocked = _check_scales(scale_a, scale_b, m, n, k, groups)
     result = result_type(a.dtype, out_dtype)

@@ -1,6 +1,7 @@
 """C = f(A B sa sb + bias) for everything the tensor cores' kernels leave: any strides, any extents, every target.
 
-A block works on a tile of 64 x 64 through shared memory, element by element. Sums are f32, or i32 for bytes.
+A block works on a tile of 64 x 64 through shared memory, element by element. Sums are f32, or i32 for bytes
+without factors of blocks.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ def plain_kernel(
     by_group: fx.Constexpr[bool],
 ):
     tid = fx.thread_idx.x
-    total = fx.Int32 if a.dtype in (fx.Int8, fx.Uint8) else fx.Float32
+    # Bytes with factors of blocks are fractions as soon as they are fetched.
+    total = fx.Int32 if a.dtype in (fx.Int8, fx.Uint8) and not blocked else fx.Float32
     shared = fx.SharedAllocator()
     layout = fx.make_layout((TILE, DEPTH), (DEPTH + 1, 1))
     tile_a, tile_b = (shared.allocate(fx.Array[total, TILE * (DEPTH + 1), 16]).peek().view(layout) for _ in range(2))

@@ -7,7 +7,8 @@ from typing import NamedTuple, TypeAlias
 
 from flydsl.errors import DSLTypeError, DSLValueError
 
-from ..activations import ACTIVATIONS
+from ..activations import known_activation
+from ..grids import fit as fit_a_grid
 from .arrays import Array, HostArray, address, array_key, describe, empty, environment_key, packed, strided
 from .calls import Matrix as Rows
 from .calls import Target, operand, packer
@@ -15,7 +16,7 @@ from .few.slim_plan import Given, best, microseconds
 from .plan import RATES as HOPPER
 from .plan import Problem
 from .plan import best as best_tile
-from .request import FLOATS, check_apart, check_placed, result_type
+from .request import FLOATS, check_apart, check_bias, check_placed, result_type
 from .weights import QuantizedWeight, unpack
 from .workspace import scratch
 
@@ -145,15 +146,10 @@ def check(
     right = describe("b", w.data)
     if right.device != left.device:
         raise DSLValueError(f"matmul: a is on {left.device} and b on {right.device}")
-    name = "none" if activation is None else activation
-    if name not in ACTIVATIONS:
-        raise DSLValueError(f"matmul: unknown activation {activation!r}; there are {', '.join(ACTIVATIONS)}")
+    name = known_activation("matmul", activation)
     added = None if bias is None else describe("bias", bias)
     if added is not None:
-        if added.shape != (n,):
-            raise DSLValueError(f"matmul: bias has a value for each of the {n} columns, got {added}")
-        if added.dtype not in FLOATS:
-            raise DSLTypeError(f"matmul: bias is {', '.join(FLOATS)}, got {added.dtype}")
+        check_bias(added, n)
         if added.device != left.device:
             raise DSLValueError(f"matmul: a is on {left.device} and bias on {added.device}")
     return Asked(left, added, name, result_type(left.dtype, out_dtype), left.shape[0], n, k, bool(invariant))
@@ -174,6 +170,8 @@ def in_registers(asked: Asked, w: Weight, out: Array, where: Target) -> Bound | 
     m, n, k = asked.m, asked.n, asked.k
     given = Given(INVARIANT if asked.invariant else m, n, k, w.form, where.processors)
     slim = best(given)
+    if not fit_a_grid(-(-m // slim.tokens)):
+        return None
     if not asked.invariant and m > INVARIANT:
         whole = Problem(m, n, k, 1, 16, out.itemsize, "k", "k", False, where.processors)
         other = best_tile(whole).clocks / HOPPER.clock * 1e6 + n * k * (w.bits / 8 + 2) / UNPACKED

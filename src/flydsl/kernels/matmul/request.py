@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from flydsl.errors import DSLTypeError, DSLValueError
 
-from ..activations import ACTIVATIONS
+from ..activations import known_activation
+from ..scalars import choice
 from .arrays import Array, HostArray, address, type_name
 
 FLOATS = ("float16", "bfloat16", "float32")
@@ -70,27 +71,18 @@ def check(
     for name, x in (("a", a), ("b", b)):
         if len(x.shape) not in (2, 3):
             raise DSLValueError(f"matmul: {name} has 2 dimensions, or more with batches in front, got {x}")
-        if x.dtype not in RESULTS:
-            raise DSLTypeError(f"matmul multiplies {', '.join(RESULTS)}, got {name} of {x.dtype}")
+    check_types(a.dtype, b.dtype)
     if a.shape[-1] != b.shape[-2]:
         raise DSLValueError(f"matmul: a has {a.shape[-1]} columns and b has {b.shape[-2]} rows: {a} and {b}")
     counts = {x.shape[0] for x in (a, b) if len(x.shape) == 3}
     if len(counts) > 1:
         raise DSLValueError(f"matmul: a and b have different batches: {a} and {b}")
-    if a.dtype != b.dtype and not any(a.dtype in kind and b.dtype in kind for kind in (FP8, FNUZ)):
-        raise DSLTypeError(f"matmul: a and b have one type, or are both fp8, got {a.dtype} and {b.dtype}")
     m, n = a.shape[-2], b.shape[-1]
     result = result_type(a.dtype, out_dtype)
-    name = "none" if activation is None else activation
-    if name not in ACTIVATIONS:
-        raise DSLValueError(f"matmul: unknown activation {activation!r}; there are {', '.join(ACTIVATIONS)}")
-    if accumulate not in SUMS:
-        raise DSLValueError(f"matmul: accumulate is one of {', '.join(SUMS)}, got {accumulate!r}")
+    name = known_activation("matmul", activation)
+    choice("matmul", "accumulate", accumulate, SUMS)
     if bias is not None:
-        if bias.shape != (n,):
-            raise DSLValueError(f"matmul: bias has a value for each of the {n} columns, got {bias}")
-        if bias.dtype not in FLOATS:
-            raise DSLTypeError(f"matmul: bias is {', '.join(FLOATS)}, got {bias.dtype}")
+        check_bias(bias, n)
     batches = counts.pop() if counts else 1
     batched = len(a.shape) == 3 or len(b.shape) == 3
     blocked = _are_blocks(scale_a, scale_b, m, n, a.shape[-1], batched)
@@ -108,6 +100,23 @@ def check(
     )  # fmt: skip
 
 
+def check_bias(bias: Array, columns: int) -> None:
+    """A value for each column."""
+    if bias.shape != (columns,):
+        raise DSLValueError(f"matmul: bias has a value for each of the {columns} columns, got {bias}")
+    if bias.dtype not in FLOATS:
+        raise DSLTypeError(f"matmul: bias is {', '.join(FLOATS)}, got {bias.dtype}")
+
+
+def check_types(a: str, b: str) -> None:
+    """Types that are multiplied with each other."""
+    for name, dtype in (("a", a), ("b", b)):
+        if dtype not in RESULTS:
+            raise DSLTypeError(f"matmul multiplies {', '.join(RESULTS)}, got {name} of {dtype}")
+    if a != b and not any(a in kind and b in kind for kind in (FP8, FNUZ)):
+        raise DSLTypeError(f"matmul: a and b have one type, or are both fp8, got {a} and {b}")
+
+
 def check_scale_out(request: Request, scale: Array | None) -> Request:
     """The request with the scale of its result, which only 8 bits need."""
     if scale is None:
@@ -122,8 +131,7 @@ def check_scale_out(request: Request, scale: Array | None) -> Request:
 
 
 def check_precision(dtype: str, precision: str) -> str:
-    if precision not in PRECISIONS:
-        raise DSLValueError(f"matmul: precision is one of {', '.join(PRECISIONS)}, got {precision!r}")
+    choice("matmul", "precision", precision, PRECISIONS)
     if precision != "ieee" and dtype != "float32":
         raise DSLTypeError(f"matmul: precision={precision!r} is about float32, got a of {dtype}")
     return precision
@@ -135,7 +143,7 @@ def result_type(dtype: str, out_dtype: object) -> str:
         return dtype if dtype in FLOATS else "bfloat16" if dtype in (*FP8, *FNUZ) else allowed[0]
     found = type_name(out_dtype)
     if found not in allowed:
-        raise DSLTypeError(f"matmul: the product of {dtype} is {', '.join(allowed)}, got {found}")
+        raise DSLTypeError(f"matmul: the product of {dtype} is {', '.join(allowed)}, got out_dtype={found}")
     return found
 
 
@@ -215,9 +223,11 @@ __all__ = [
     "Request",
     "check",
     "check_apart",
+    "check_bias",
     "check_out",
     "check_placed",
     "check_precision",
     "check_scale_out",
+    "check_types",
     "result_type",
 ]

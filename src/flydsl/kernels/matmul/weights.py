@@ -7,6 +7,7 @@ from typing import Generic, TypeVar, cast
 
 from flydsl.errors import DSLTypeError, DSLValueError
 
+from ..scalars import whole
 from .arrays import HostArray, describe, empty, in_line, type_name
 from .few.slim import DEEP, HIGH, Weights
 
@@ -73,9 +74,10 @@ def quantize_weight(
     array = describe("w", w, what)
     if len(array.shape) != 2:
         raise DSLValueError(f"{what}: w has 2 dimensions, K and N, got {array}")
+    bits, group = whole(what, "bits", bits), whole(what, "group", group)
     if bits not in (4, 8):
         raise DSLValueError(f"{what}: integers have 4 or 8 bits, got {bits!r}")
-    if not isinstance(group, int) or group < FINEST or (DEEP % group and group % DEEP):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if group < FINEST or (DEEP % group and group % DEEP):
         raise DSLValueError(f"{what}: group is {FINEST}, 64 or a multiple of {DEEP}, got {group!r}")
     (k, n), (step, column) = array.shape, array.strides
     count = -(-k // group)

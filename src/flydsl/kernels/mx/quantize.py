@@ -19,6 +19,7 @@ from ..rows.lines import Lines, Place, when
 from ..rows.norm_kernels import statistics, summed_at
 from ..rows.norms import layer_norm, rms_norm
 from ..rows.softmax_kernels import blocks_for, row_of
+from ..scalars import number
 from .formats import BLOCK, FORMATS, NO_NUMBER, Format, decode, encode, power_of_two
 
 THREADS = 256
@@ -255,7 +256,7 @@ def _normed(
     eps: float,
     stream: object,
 ) -> tuple[Given, Given]:
-    kind = _check(op, x, dtype)
+    kind, eps = _check(op, x, dtype), number(op, "eps", eps, 0)
     arrays_only(op, weight=weight, bias=bias)
     for name, v in (("weight", weight), ("bias", bias)):
         if v is not None:

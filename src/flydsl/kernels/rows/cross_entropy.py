@@ -9,8 +9,9 @@ import flydsl.expr as fx
 from flydsl.errors import DSLValueError
 
 from ..repeats import fresh_as, fresh_like, relaunch, remember_call, repeated
+from ..scalars import choice, number, whole
 from .arrays import INDICES, Given, HostArray, describe, is_view, matrix, same_place, shaped, vacant, vector
-from .call import Result, arrays_only, described, dtype_of, more_of, recall, rows_of
+from .call import Result, arrays_only, check_apart, described, dtype_of, more_of, recall, rows_of
 from .form import Form, form_of, looped
 from .lines import ADD, Lines, Place, logarithm, power
 from .softmax_entry import describe_rows
@@ -162,6 +163,8 @@ def cross_entropy(
     float64 for float64.
     """
     check_reduction("cross_entropy", reduction)
+    if type(ignore_index) is not int:
+        ignore_index = whole("cross_entropy", "ignore_index", ignore_index)
     losses = cross_entropy_forward(
         logits, target, ignore_index=ignore_index, label_smoothing=label_smoothing, stream=stream
     ).losses  # fmt: skip
@@ -170,8 +173,7 @@ def cross_entropy(
 
 def check_reduction(op: str, reduction: str) -> None:
     """What becomes of the losses of rows is something that is known."""
-    if reduction not in REDUCTIONS:
-        raise DSLValueError(f"{op}: reduction is one of {', '.join(REDUCTIONS)}, got {reduction!r}")
+    choice(op, "reduction", reduction, REDUCTIONS)
 
 
 def reduced(losses: Given, target: Given, ignored: int, reduction: str) -> Given:
@@ -193,11 +195,13 @@ def cross_entropy_forward(
 ) -> Loss:
     """The loss of each row, and what the gradient needs."""
     op, key = "cross_entropy", None
-    if stream is None and type(ignore_index) is int and type(label_smoothing) is float:
+    if type(ignore_index) is not int or type(label_smoothing) is not float:
+        ignore_index, label_smoothing = counting(op, ignore_index, label_smoothing)
+    if stream is None:
         key, known = repeated(op, (ignore_index, label_smoothing), logits, target)
         if known is not None:
             return known
-    rows, m, n = _check(op, logits, target, label_smoothing)
+    rows, m, n = _check(op, logits, target, ignore_index, label_smoothing)
     wide = "float64" if dtype_of(logits) == "float64" else "float32"
     losses, sums = (vacant(logits, tuple(target.shape), wide) for _ in range(2))
     if m and not n:
@@ -240,15 +244,18 @@ def cross_entropy_backward(
 ) -> Given:
     """The gradient of the logits from that of each row's loss; `out` may be `logits`."""
     op, key = "cross_entropy_backward", None
-    if out is None and stream is None and type(ignore_index) is int and type(label_smoothing) is float:
+    if type(ignore_index) is not int or type(label_smoothing) is not float:
+        ignore_index, label_smoothing = counting(op, ignore_index, label_smoothing)
+    if out is None and stream is None:
         key, known = repeated(op, (ignore_index, label_smoothing), logits, target, sums, dlosses)
         if known is not None:
             return known
-    rows, m, n = _check(op, logits, target, label_smoothing)
+    rows, m, n = _check(op, logits, target, ignore_index, label_smoothing)
     for name, v in (("sums", sums), ("dlosses", dlosses)):
         arrays_only(op, **{name: v})
         shaped(op, name, describe(op, name, v), tuple(target.shape), "target")
     result = Result(op, "out", logits, dtype_of(logits), out)
+    check_apart(op, "out", out, logits=logits, target=target, sums=sums, dlosses=dlosses)
     if m and n:
         both = {"logits": rows, "dlogits": result.matrix}
         form = recall(op, both, None, lambda: form_of(m, n, described(op, both), 4))
@@ -280,11 +287,15 @@ def _remember_backward(
     remember_call(key, call)
 
 
-def _check(op: str, logits: HostArray, target: HostArray, smoothing: float) -> tuple[HostArray, int, int]:
+def counting(op: str, ignored: object, smoothing: object) -> tuple[int, float]:
+    """The class that does not count, and the share of all classes in each target."""
+    return whole(op, "ignore_index", ignored), number(op, "label_smoothing", smoothing, 0, 1)
+
+
+def _check(op: str, logits: HostArray, target: HostArray, ignored: int, smoothing: float) -> tuple[HostArray, int, int]:
     arrays_only(op, logits=logits, target=target)
     describe_rows(op, "logits", logits)
-    if not 0.0 <= smoothing <= 1.0:
-        raise DSLValueError(f"{op}: label_smoothing is between 0 and 1, got {smoothing}")
+    counting(op, ignored, smoothing)
     found = describe(op, "target", target, INDICES)
     shaped(op, "target", found, logits.shape[:-1], "logits")
     same_place(op, {"logits": describe(op, "logits", logits), "target": found})

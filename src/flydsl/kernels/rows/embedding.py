@@ -10,6 +10,7 @@ import flydsl.expr as fx
 from flydsl.errors import DSLValueError
 
 from ..repeats import fresh_as, relaunch, remember_call, repeated
+from ..scalars import whole
 from .arrays import (
     INDICES,
     Given,
@@ -211,6 +212,8 @@ def embedding_backward(
     The row `padding_idx` gets none. Sums are float32, and the same in every run.
     """
     op = "embedding_backward"
+    count = whole(op, "count", count, 0)
+    ignored = -1 if padding_idx is None else padding_row(op, padding_idx, count)
     arrays_only(op, dy=dy, ids=ids)
     numbers = describe(op, "ids", ids, INDICES)
     found = describe(op, "dy", dy)
@@ -226,16 +229,16 @@ def embedding_backward(
         ordered = flat[order]
         rows = {"dtable": made, "dy": given}
         form = recall(op, rows, None, lambda: form_of(m, n, described(op, rows), found.itemsize, edges=False))
-        ignored = -1 if padding_idx is None else padding_row(op, padding_idx, count)
         embedding_back(given, ordered, order, made, m, n, count, ignored, form, **more_of(stream))
     return made
 
 
 def padding_row(op: str, index: int, count: int) -> int:
     """The row that `padding_idx` names; it may be counted from the end."""
-    if not -count <= index < count:
-        raise DSLValueError(f"{op}: padding_idx is a row of a table of {count}, got {index}")
-    return index % count
+    row = whole(op, "padding_idx", index)
+    if not -count <= row < count:
+        raise DSLValueError(f"{op}: padding_idx is a row of a table of {count}, got {row}")
+    return row % count
 
 
 __all__ = ["embedding", "embedding_backward", "padding_row"]

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.errors import DSLTypeError, DSLValueError
+from flydsl.errors import DSLTypeError
 
 from ..activations import ACTIVATIONS, slope
 from ..repeats import fresh_like, relaunch, remember_call, repeated
+from ..scalars import choice, flags
 from .arrays import Given, HostArray, describe, is_view, matrix, same_place, shaped
 from .call import Result, arrays_only, check_apart, described, dtype_of, in_pieces, more_of, recall
 from .form import Form, form_of
@@ -180,7 +181,7 @@ def gated_backward(
 ) -> tuple[Given, Given]:
     """The gradients of `x` and `y` from that of `gated(x, y)`; None for one that is not `wanted`."""
     op, key = "gated_backward", None
-    of_x, of_y = wanted
+    of_x, of_y = flags(op, "wanted", wanted, 2)
     if stream is None and type(activation) is str:
         key, known = repeated(op, (activation, of_x, of_y), x, y, d)
         if known is not None:
@@ -206,8 +207,7 @@ def _form(op: str, rows: dict[str, HostArray], reads: int) -> Form:
 
 def _check(op: str, x: HostArray, y: HostArray, activation: str) -> str:
     arrays_only(op, x=x, y=y)
-    if activation not in [*ACTIVATIONS]:  # compared, not hashed: it may be anything
-        raise DSLValueError(f"{op}: unknown activation {activation!r}; there are {', '.join(ACTIVATIONS)}")
+    choice(op, "activation", activation, ACTIVATIONS)
     dtype = dtype_of(describe_rows(op, "x", x))
     shaped(op, "y", describe(op, "y", y), x.shape, "x")
     if dtype_of(y) != dtype:

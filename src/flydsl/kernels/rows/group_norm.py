@@ -16,6 +16,7 @@ from flydsl.errors import DSLValueError
 
 from ..matmul.workspace import repeated_scratch
 from ..repeats import fresh_as, fresh_like, relaunch, remember_call, repeated
+from ..scalars import flags, number, whole
 from .arrays import Array, Given, HostArray, describe, is_view, matrix, same_place, shaped, vacant, vector, zeros
 from .call import Result, arrays_only, check_apart, described, dtype_of, more_of, part_of, recall
 from .columns import sum_columns
@@ -265,10 +266,13 @@ def group_norm_forward(
 ) -> GroupNorm:
     """The norm, and what its gradient needs."""
     op, key = "group_norm", None
-    if out is None and stream is None and type(groups) is int and type(eps) is float:
+    if type(groups) is not int or type(eps) is not float:
+        groups, eps = whole(op, "groups", groups), number(op, "eps", eps, 0)
+    if out is None and stream is None:
         key, known = repeated(op, (groups, eps), x, weight, bias)
         if known is not None:
             return known
+    number(op, "eps", eps, 0)
     arrays_only(op, x=x, weight=weight, bias=bias, out=out)
     extents = _check(op, x, groups, weight, bias)
     result = Result(op, "out", x, dtype_of(x), out, plain=True)
@@ -321,8 +325,9 @@ def group_norm_backward(
     Those of weight and bias have the type of `weight`, or of x without one.
     """
     op, key = "group_norm_backward", None
-    inputs, weights, biases = wanted
-    if stream is None and type(groups) is int:
+    inputs, weights, biases = flags(op, "wanted", wanted, 3)
+    groups = whole(op, "groups", groups)
+    if stream is None:
         key, known = repeated(op, (groups, inputs, weights, biases), dy, x, weight, mean, scale)
         if known is not None:
             return known
@@ -336,7 +341,7 @@ def group_norm_backward(
     result = Result(op, "dx", x, dtype_of(x), None, plain=True) if inputs else None
     kind = dtype_of(x if weight is None else weight)
     made = [(vacant if m and n else zeros)(x, (channels,), kind) if want else None for want in (weights, biases)]
-    if m and n and any(wanted):
+    if m and n and (inputs or weights or biases):
         means, scales = vector(mean), vector(scale)
         vectors = (_vector(weight), means, scales)
         launches: list[_Launch] = []

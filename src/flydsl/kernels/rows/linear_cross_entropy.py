@@ -14,10 +14,11 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLTypeError, DSLValueError
 
+from ..scalars import flags, whole, wholes
 from .arrays import INDICES, Given, HostArray, describe, matrix, same_place, shaped, type_of, vacant, vector, zeros
 from .call import arrays_only, described, more_of, recall
 from .columns import column_sums
-from .cross_entropy import Loss, check_reduction, cross_entropy_back, reduced
+from .cross_entropy import Loss, check_reduction, counting, cross_entropy_back, reduced
 from .form import Form, form_of
 from .lines import ADD, Lines, logarithm, power
 from .softmax_kernels import blocks_for, row_of, top_and_sum
@@ -169,6 +170,7 @@ def linear_cross_entropy(
     array([2.1698, 0.1429], dtype=float32)
     """
     check_reduction("linear_cross_entropy", reduction)
+    ignore_index = whole("linear_cross_entropy", "ignore_index", ignore_index)
     losses = linear_cross_entropy_forward(
         x, weight, target, bias, ignore_index=ignore_index, label_smoothing=label_smoothing, piece=piece, stream=stream
     ).losses
@@ -188,7 +190,8 @@ def linear_cross_entropy_forward(
 ) -> Loss:
     """The loss of each row, and what the gradient needs."""
     op = "linear_cross_entropy"
-    problem = _check(op, x, weight, target, bias, label_smoothing, piece)
+    ignore_index, label_smoothing = counting(op, ignore_index, label_smoothing)
+    problem = _check(op, x, weight, target, bias, piece)
     wide = _wide(x)
     losses, sums, tops = (vacant(x, tuple(target.shape), wide) for _ in range(3))
     average: Given = vector(vacant(x, tuple(target.shape), wide)) if label_smoothing else None
@@ -223,7 +226,9 @@ def linear_cross_entropy_backward(
 ) -> LinearGradients:
     """The gradients of `x`, `weight` and `bias` from that of each row's loss; `wanted` says which."""
     op = "linear_cross_entropy_backward"
-    problem = _check(op, x, weight, target, bias, label_smoothing, piece)
+    ignore_index, label_smoothing = counting(op, ignore_index, label_smoothing)
+    need_x, need_weight, need_bias = flags(op, "wanted", wanted, 3)
+    problem = _check(op, x, weight, target, bias, piece)
     for name, v in (("sums", sums), ("dlosses", dlosses)):
         arrays_only(op, **{name: v})
         shaped(op, name, describe(op, name, v), tuple(target.shape), "target")
@@ -231,7 +236,7 @@ def linear_cross_entropy_backward(
     given: Given = vector(dlosses)
     dtype, wide, more = type_of(x), _wide(x), more_of(stream)
     (m, d), v = problem.x.shape, problem.classes
-    need_x, need_weight, need_bias = wanted[0], wanted[1], wanted[2] and bias is not None
+    need_bias = need_bias and bias is not None
     # Sums over pieces are wide; where there is but one piece nothing is added up.
     dx: Given = zeros(x, (m, d), wide) if need_x else None
     dweight: Given = zeros(weight, (v, d), type_of(weight)) if need_weight else None
@@ -287,7 +292,6 @@ def _check(
     weight: HostArray,
     target: HostArray,
     bias: HostArray | None,
-    smoothing: float,
     piece: tuple[int, int] | None,
 ) -> _Problem:
     arrays_only(op, x=x, weight=weight, target=target, bias=bias)
@@ -304,16 +308,16 @@ def _check(
     found["target"] = describe(op, "target", target, INDICES)
     shaped(op, "target", found["target"], rows.shape[:-1], "x")
     same_place(op, found)
-    if not 0.0 <= smoothing <= 1.0:
-        raise DSLValueError(f"{op}: label_smoothing is between 0 and 1, got {smoothing}")
-    if piece is not None and min(piece) < 1:
+    sizes = None if piece is None else wholes(op, "piece", piece)
+    if sizes is not None and (len(sizes) != 2 or min(sizes) < 1):
         raise DSLValueError(f"{op}: a piece has at least one row and one class, got {piece}")
     goal: Given = vector(target)
     m, v = goal.shape[0], table.shape[0]
     if m and not v:
         raise DSLValueError(f"{op}: weight has no classes to choose from for the {m} rows of x")
     flat: Given = matrix(x) if 0 not in rows.shape else x.reshape(m, rows.shape[-1])
-    return _Problem(flat, weight, None if bias is None else vector(bias), goal, piece or _piece(m, v))
+    size = _piece(m, v) if sizes is None else (sizes[0], sizes[1])
+    return _Problem(flat, weight, None if bias is None else vector(bias), goal, size)
 
 
 def _piece(m: int, classes: int) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from flydsl.errors import DSLTypeError
 
 from ..matmul.workspace import repeated_scratch
 from ..repeats import fresh_as, fresh_like, relaunch, remember_call, repeated
+from ..scalars import flag, number
 from .arrays import Array, Given, HostArray, describe, matrix, same_place, shaped, vacant, vector, zeros
 from .call import (
     Result,
@@ -134,11 +135,14 @@ def norm(
     stream: object,
 ) -> Norm:
     """The norm; with `training` also what the gradient needs."""
-    key, eps = None, float(eps) if type(eps) is int else eps
-    if out is None and stream is None and type(eps) is float:
+    key = None
+    if type(eps) is not float:
+        eps = number(op, "eps", eps, 0)
+    if out is None and stream is None:
         key, known = repeated(op, (training, eps), x, weight, bias, residual)
         if known is not None:
             return known
+    number(op, "eps", eps, 0)
     arrays_only(op, x=x, weight=weight, bias=bias, residual=residual, out=out)
     dtype = dtype_of(describe_rows(op, "x", x))
     for name, v in (("weight", weight), ("bias", bias)):
@@ -384,6 +388,9 @@ def backward(
     stream: object,
 ) -> Gradients:
     key = None
+    if not type(inputs) is type(weights) is type(bias) is bool:
+        names = {"inputs": inputs, "weights": weights, "bias": bias}
+        inputs, weights, bias = (flag(op, name, value) for name, value in names.items())
     if stream is None:
         key, found = repeated(op, (inputs, weights, bias), dy, x, weight, mean, scale, dsummed)
         if found is not None:

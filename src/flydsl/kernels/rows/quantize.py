@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLTypeError, DSLValueError
 
-from .arrays import Given, HostArray, describe, matrix, same_place, shaped, type_name, vacant, vector
+from ..scalars import number
+from .arrays import Given, HostArray, describe, is_torch, matrix, same_place, shaped, type_name, vacant, vector
 from .call import Result, arrays_only, described, more_of, recall
 from .form import Form, form_of
 from .lines import MAX, Lines, Place
@@ -55,8 +57,9 @@ def quantize_kernel(
         step = lines.wide(scales[0])
     else:
         (most,) = lines.fold(lambda at: [fx.absf(value_at(at))], [MAX])
-        # A row of zeros has no largest element to go by.
-        step = (most > 0.0).select(most * (1.0 / largest), lines.wide(1.0))
+        # A row of zeros, or of next to nothing, has no largest element to go by; the scale of one with a NaN is NaN.
+        step = most * (1.0 / largest)
+        step = (step == 0.0).select(lines.wide(1.0), step)
 
     def finish(at: Place) -> None:
         value = fx.minimumf(fx.maximumf(value_at(at) / step, -largest), largest)
@@ -111,21 +114,24 @@ def quantize(
     op = "quantize"
     kind = _check(op, x, dtype)
     known = None if isinstance(scale, str) else scale
-    if known is not None:
-        arrays_only(op, scale=known)
-        if describe(op, "scale", known, ("float32",)).shape not in ((), (1,)):
-            raise DSLValueError(f"{op}: a known scale is one number, got {describe(op, 'scale', known, ('float32',))}")
+    if not isinstance(scale, str):
+        if not is_torch(scale) and not hasattr(scale, "__array_interface__"):
+            raise DSLTypeError(f"{op}: scale is one of {', '.join(SCALES)}, or an array, got {scale!r:.80}")
+        found = describe(op, "scale", scale, ("float32",))
+        if found.shape not in ((), (1,)):
+            raise DSLValueError(f"{op}: a known scale is one number, got {found}")
     elif scale not in SCALES:
         raise DSLValueError(f"{op}: scale is one of {', '.join(SCALES)}, or an array, got {scale!r}")
     rows, shape = x, tuple(x.shape[:-1])
     if known is None and scale == "block":
         if x.shape[-1] % BLOCK:
             raise DSLValueError(f"{op}: blocks are {BLOCK} elements of a row, got rows of {x.shape[-1]}")
-        rows, shape = x.reshape(*x.shape[:-1], -1, BLOCK), (*x.shape[:-1], x.shape[-1] // BLOCK)
+        shape = (*x.shape[:-1], x.shape[-1] // BLOCK)
+        rows = x.reshape(*shape, BLOCK)
     if known is None and scale == "tensor":
         known = _one_for_all(x, kind)
     made, scales = _launch(op, rows, None, kind, 0.0, False, known, stream)
-    return made.reshape(*x.shape), known if known is not None else scales.reshape(*shape)
+    return made.reshape(x.shape), known if known is not None else scales.reshape(shape)
 
 
 def rms_norm_quantized(
@@ -139,12 +145,13 @@ def rms_norm_quantized(
 ) -> tuple[Given, Given]:
     """`rms_norm(x, weight)` in 8 bits, and a float32 scale for each row; or with the one scale that is given."""
     op = "rms_norm_quantized"
+    eps = number(op, "eps", eps, 0)
     kind = _check(op, x, dtype)
     arrays_only(op, weight=weight, scale=scale)
     if weight is not None:
         shaped(op, "weight", describe(op, "weight", weight), x.shape[-1:], "x")
     made, scales = _launch(op, x, weight, kind, eps, True, scale, stream)
-    return made, scale if scale is not None else scales.reshape(*x.shape[:-1])
+    return made, scale if scale is not None else scales.reshape(x.shape[:-1])
 
 
 def _check(op: str, x: HostArray, dtype: object) -> str:
@@ -169,7 +176,8 @@ def _launch(
     result = Result(op, "out", x, kind, None)
     mx = matrix(x)
     m, n = mx.shape
-    scales: Given = vacant(x, (m,), "float32") if known is None else vector(known)
+    # Rows of no elements have scales, too.
+    scales: Given = vacant(x, (math.prod(x.shape[:-1]),), "float32") if known is None else vector(known)
     if m and n:
         rows = {"x": mx, "weight": None if weight is None else vector(weight), "out": result.matrix}
 

@@ -9,6 +9,7 @@ import flydsl.expr as fx
 from flydsl.errors import DSLValueError
 
 from ..repeats import fresh_like, relaunch, remember_call, repeated
+from ..scalars import flag
 from .arrays import (
     INDICES,
     Array,
@@ -176,6 +177,8 @@ def rope(
     `rope(dq, ..., inverse=True)`.
     """
     op, key, given = "rope", None, (q, k, cos, sin, positions)
+    if not type(interleaved) is type(inverse) is bool:
+        interleaved, inverse = flag(op, "interleaved", interleaved), flag(op, "inverse", inverse)
     if stream is None:
         key, known = repeated(op, (interleaved, inverse), *given)
         if known is not None:

@@ -15,7 +15,8 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLTypeError, DSLValueError
 
-from .arrays import Given, HostArray, describe, matrix, same_place, shaped, vacant, vector
+from ..scalars import number, whole
+from .arrays import Given, HostArray, describe, is_torch, matrix, same_place, shaped, vacant, vector
 from .call import arrays_only, described, dtype_of, more_of, recall
 from .form import Form, form_of
 from .largest.one import LOWEST, count_up
@@ -206,9 +207,7 @@ def sample(
     p, ps = _by_row(op, "top_p", 1.0 if top_p is None else top_p, logits, "float32", 0.0)
     if ps is None and p > 1.0:
         raise DSLValueError(f"{op}: top_p is a share, at most 1, got {top_p}")
-    for name, value in (("seed", seed), ("offset", offset)):
-        if not 0 <= value < 2**64:
-            raise DSLValueError(f"{op}: {name} is an integer of 64 bits without a sign, got {value}")
+    seed, offset = (_unsigned(op, name, value) for name, value in (("seed", seed), ("offset", offset)))
     rows = matrix(logits)
     m, n = rows.shape
     if 0 not in shape:
@@ -222,14 +221,19 @@ def sample(
     return out
 
 
+def _unsigned(op: str, name: str, value: object) -> int:
+    found = whole(op, name, value, -(2**64), 2**64)
+    if not 0 <= found < 2**64:
+        raise DSLValueError(f"{op}: {name} is an integer of 64 bits without a sign, got {found}")
+    return found
+
+
 def _by_row(
     op: str, name: str, value: float | HostArray, logits: HostArray, dtype: str, least: float
 ) -> tuple[float, HostArray | None]:
     """A number for all rows, or one for each."""
-    if isinstance(value, (int, float)):
-        if not value >= least:
-            raise DSLValueError(f"{op}: {name} is at least {least}, got {value}")
-        return value, None
+    if isinstance(value, (int, float)) or (not is_torch(value) and not getattr(value, "shape", ())):
+        return whole(op, name, value, 0) if dtype == "int32" else number(op, name, value, least), None
     arrays_only(op, **{name: value})
     found = describe(op, name, value, (dtype,))
     shaped(op, name, found, tuple(logits.shape[:-1]), "logits")

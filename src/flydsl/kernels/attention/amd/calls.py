@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import cast
 
+from ...grids import fit as fit_a_grid
 from ...matmul.arrays import Array, in_line
 from ...matmul.operands import Target
 from ...matmul.workspace import scratch
@@ -51,7 +52,10 @@ def on_amd(request: Request, out: Array, where: Target) -> calls.Run | None:
         return None
     machine = machine_for(target, r.q.dtype, size, r.d, r.heads)
     shared = target.caps.shared_mem_per_block or 0
-    if machine is None or tile_for(machine, r.d, r.dv, r.queries, shared) is None:
+    first = None if machine is None else tile_for(machine, r.d, r.dv, r.queries, shared)
+    if machine is None or first is None:
+        return None
+    if not fit_a_grid(r.batches * (r.dv // first.dv), 0 if r.packed_q else -(-r.queries // first.m)):
         return None
     arrays = ((r.q, r.packed_q), (r.k, r.packed_k), (r.v, r.packed_k))
     stored = min(machine.run * out.itemsize, UNIT_BYTES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from ...grids import fit as fit_a_grid
 from ...matmul.arrays import Array, in_line
 from ...matmul.calls import Target
 from ...matmul.workspace import scratch
@@ -34,6 +35,8 @@ def on_amd(
         return None
     stored = min(machine.run * out.itemsize, UNIT_BYTES)
     if not takes(r.q, False) or not takes(r.k, False) or not takes(out, False, stored):
+        return None
+    if not fit_a_grid(r.batches * (r.dv // tile.dv), -(-r.queries * r.heads // tile.m)):
         return None
     if r.page and r.k.reach >= REACH:
         # Pages are anywhere in one descriptor's reach.

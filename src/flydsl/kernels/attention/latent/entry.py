@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias, cast
 
+from ...grids import fit as fit_a_grid
 from ...matmul.arrays import (
     Array,
     HostArray,
@@ -22,6 +23,7 @@ from ...matmul.calls import Target
 from ...matmul.entry import target_of
 from ...matmul.request import check_apart
 from ...matmul.workspace import scratch
+from ...scalars import flag, number, whole
 from ..calls import Launch, engine_takes
 from ..lengths import longest
 from ..plan import FEW, splits_for
@@ -35,6 +37,7 @@ LANES = 32
 
 _decided: dict[object, Decision] = {}
 _ROOM = 1024
+_NAME = "mla_decode"
 
 
 class Given(NamedTuple):
@@ -90,6 +93,10 @@ def mla_decode(
     >>> mla_decode(np.zeros((1, 1, 1, 32), "f4"), kv, dv=32)[0, 0, 0, 0]
     np.float32(2.0)
     """
+    if type(dv) is not int or not type(causal) is type(return_lse) is bool:
+        dv, causal = whole(_NAME, "dv", dv), flag(_NAME, "causal", causal)
+        return_lse = flag(_NAME, "return_lse", return_lse)
+    scale = None if scale is None else number(_NAME, "scale", scale)
     key = (
         array_key(q), array_key(kv), dv, causal, scale, array_key(block_table), array_key(seqlens_k),
         array_key(descale), array_key(out), *environment_key(),
@@ -102,9 +109,9 @@ def mla_decode(
     keys = longest(request, None, None, seqlens_k, block_table).keys
     given = out is not None
     if out is None:
-        out = empty(q, request.shape, request.out_dtype, "mla_decode")
+        out = empty(q, request.shape, request.out_dtype, _NAME)
     if known is None:
-        place = describe("out", out, "mla_decode")
+        place = describe("out", out, _NAME)
         if place.shape != request.shape or place.dtype != request.out_dtype or place.device != request.q.device:
             raise fail(f"out is {request.out_dtype}{list(request.shape)} on {request.q.device}, got {place}")
         if not _in_rows(place):
@@ -113,13 +120,13 @@ def mla_decode(
             _decided.clear()
         known = _decided[key] = Decision(request, decide(request, place, target_of(request.q)))
     if given:
-        reach = describe("out", out, "mla_decode").reach
+        reach = describe("out", out, _NAME).reach
         small = (("block_table", block_table), ("seqlens_k", seqlens_k), ("descale", descale))
-        others = [(name, x, describe(name, x, "mla_decode").reach) for name, x in small if x is not None]
+        others = [(name, x, describe(name, x, _NAME).reach) for name, x in small if x is not None]
         others += [("q", q, request.q.reach), ("kv", kv, request.k.reach)]
-        check_apart(address(out), reach, others, "mla_decode")
+        check_apart(address(out), reach, others, _NAME)
     batches, queries, heads, _ = request.shape
-    lse = empty(q, (batches, queries, heads), "float32", "mla_decode") if return_lse else None
+    lse = empty(q, (batches, queries, heads), "float32", _NAME) if return_lse else None
     if 0 not in request.shape:
         if not request.keys:
             cast("Any", out)[...] = 0
@@ -146,7 +153,7 @@ def _check(
     used: HostArray | None,
     descale: HostArray | None,
 ) -> Request:
-    known = [describe(name, x, "mla_decode") for name, x in (("q", q), ("kv", kv))]
+    known = [describe(name, x, _NAME) for name, x in (("q", q), ("kv", kv))]
     keys = known[1]
     if len(keys.shape) == 3:
         keys = keys._replace(
@@ -154,7 +161,7 @@ def _check(
         )
     if len(keys.shape) != 4 or keys.shape[2] != 1:
         raise fail(f"kv is (batch, keys, d) or (batch, keys, 1, d), got {known[1]}")
-    if isinstance(dv, bool) or not isinstance(dv, int) or not 0 < dv <= keys.shape[3]:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not 0 < dv <= keys.shape[3]:
         raise fail(f"dv is how many of the {keys.shape[3]} elements of kv are the value, got {dv!r}")
     types = (*HALF, "float32")
     if known[0].dtype not in types or keys.dtype not in (known[0].dtype, *FP8):
@@ -162,10 +169,8 @@ def _check(
             f"q and kv are both float16, bfloat16 or float32, or kv is fp8, got {known[0].dtype} and {keys.dtype}"
         )
     values = keys._replace(shape=(*keys.shape[:3], dv))
-    maybe = [
-        None if x is None else describe(n, x, "mla_decode") for n, x in (("block_table", table), ("seqlens_k", used))
-    ]
-    factors = None if descale is None else describe("descale", descale, "mla_decode")
+    maybe = [None if x is None else describe(n, x, _NAME) for n, x in (("block_table", table), ("seqlens_k", used))]
+    factors = None if descale is None else describe("descale", descale, _NAME)
     if factors is not None and len(factors.shape) == 1 and factors.shape[0] > 1:
         factors = factors._replace(shape=(*factors.shape, 1), strides=(*factors.strides, 1))
     request = check(
@@ -240,7 +245,7 @@ def on_hopper(request: Request, out: Array, where: Target) -> Run | None:
     causal = r.right is not None and r.queries > 1
     extents, bytes_and_factors = (r.d, r.dv, r.queries * r.heads, r.page), (r.k.dtype in FP8, _each(r))
     first = form_for(*extents, causal, r.used_k, False, *bytes_and_factors)
-    if r.q.dtype not in HALF or problem(first) is not None or not fits(first, r.page):
+    if r.q.dtype not in HALF or problem(first) is not None or not fits(first, r.page) or not fit_a_grid(r.batches):
         return None
     factor = r.scale * LOG2E
     if not 1e-8 <= factor <= 1e8 or not engine_takes(r.k):

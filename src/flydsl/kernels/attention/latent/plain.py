@@ -11,6 +11,7 @@ from typing import NamedTuple, cast
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
+from ... import grids
 from ..softmax import LN2
 from ..walk import pointer_of
 
@@ -39,6 +40,7 @@ def plain_latent_kernel(
     table: fx.Pointer | None,
     descale: fx.Pointer | None,
     shape: fx.Constexpr[Shape],
+    batches: fx.Int32,
     queries: fx.Int32,
     heads: fx.Int32,
     keys: fx.Int32,
@@ -53,10 +55,11 @@ def plain_latent_kernel(
     batch_out: fx.Int64,
 ):
     d, dv = shape.d, shape.dv
-    block, batch, _ = fx.block_idx
+    block, batch = fx.block_idx.x, fx.min(grids.number(), batches - 1)
     tid = fx.thread_idx.x
     r, lane = tid // LANES, tid % LANES
-    row, rows = block * ROWS + r, queries * heads
+    # Blocks of no sequence have no rows.
+    row, rows = block * ROWS + r, (grids.number() < batches).select(queries * heads, fx.Int32(0))
     here = fx.make_view(fx.get_dyn_shared(fx.Float32), fx.make_layout((KEYS, d), (d, 1)))
     if fx.const_expr(used_k is not None):
         keys = fx.Int32(cast("fx.Pointer", used_k)[batch])
@@ -145,8 +148,9 @@ def plain_latent(
     """Rows of `q` and of `out` are queries times heads, and lie at equal distances; strides are in elements."""
     plain_latent_kernel(
         fx.get_iter(q), fx.get_iter(kv), fx.get_iter(out), pointer_of(lse), pointer_of(used_k), pointer_of(table),
-        pointer_of(descale), shape, queries, heads, keys, page, table_row, factor, row_q, batch_q, row_k, batch_k,
-        row_out, batch_out,
+        pointer_of(descale), shape, batches, queries, heads, keys, page, table_row, factor, row_q, batch_q, row_k,
+        batch_k, row_out, batch_out,
     ).launch(
-        grid=(fx.ceildiv(queries * heads, ROWS), batches), block=THREADS, smem=4 * KEYS * shape.d, stream=stream
+        grid=(fx.ceildiv(queries * heads, ROWS), *grids.spread(batches)), block=THREADS, smem=4 * KEYS * shape.d,
+        stream=stream,
     )  # fmt: skip

@@ -16,7 +16,7 @@ from flydsl.target import GPUTarget
 from ...mx.formats import BLOCK, FORMATS, decode
 from ..arrays import HostArray, describe, empty, is_torch
 from ..operands import Target
-from ..request import check_apart, check_placed, result_type
+from ..request import check_apart, check_bias, check_placed, result_type
 from ..workspace import scratch
 from .blocks import MxMatrix
 from .entry import amd_matmul
@@ -176,10 +176,12 @@ def matmul_mx(
         if place.strides[1] != 1 and n > 1:
             raise DSLValueError(f"matmul: rows of out lie in one piece for MX blocks, its strides are {place.strides}")
         inputs = {"a": a.data, "b": other.data, "scales of a": a.scales, "scales of b": other.scales}
-        reaches = ((what, x, x.shape[0] * x.shape[1]) for what, x in inputs.items())
+        reaches = [(what, x, x.shape[0] * x.shape[1]) for what, x in inputs.items()]
+        if bias is not None:
+            reaches.append(("bias", bias, describe("bias", bias).reach))
         check_apart(place.address, place.reach, reaches)  # pyright: ignore[reportArgumentType]
-    if bias is not None and tuple(bias.shape) != (n,):
-        raise DSLValueError(f"matmul: bias has a value for each of the {n} columns, got {tuple(bias.shape)}")
+    if bias is not None:
+        check_bias(describe("bias", bias), n)
     x, y = side(a, "a", stream), side(other, "b", stream)
     moved = CLASSES[x.kind]
     length = k * FORMATS[x.kind].bits // 8

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from flydsl.errors import DSLTypeError, DSLValueError
 
+from ...scalars import flag, whole
 from ..arrays import Given, HostArray, matrix, vacant
 from ..call import arrays_only, described, dtype_of, more_of, recall
 from ..form import UNIT_BYTES, Form, form_of, known_form
@@ -40,6 +41,7 @@ def gate(x: HostArray, k: int, *, normed: bool = True, stream: object = None) ->
     >>> weights, experts
     (array([[0.5, 0.5]], dtype=float32), array([[1, 2]]))
     """
+    normed = flag("gate", "normed", normed)
     return _largest("gate", x, k, "normed gates" if normed else "gates", "float32", stream)
 
 
@@ -54,6 +56,7 @@ def argmax(x: HostArray, *, stream: object = None) -> Given:
 
 
 def _largest(op: str, x: HostArray, k: int, what: str, dtype: str | None, stream: object) -> tuple[Given, Given]:
+    k = whole(op, "k", k)
     arrays_only(op, x=x)
     describe_rows(op, "x", x)
     if dtype_of(x) == "float64":
