@@ -1,0 +1,42 @@
+"""The collector beside compilations: off meanwhile, and done with what they load."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from flydsl.compiler.build.collector import collector_off
+
+
+@pytest.fixture(autouse=True)
+def enabled() -> Iterator[None]:
+    gc.enable()
+    gc.collect()
+    yield
+    gc.enable()
+
+
+def _is_in(generation: int, what: object) -> bool:
+    return any(each is what for each in gc.get_objects(generation))
+
+
+def test_many_objects_are_looked_at_once():
+    with collector_off():
+        assert not gc.isenabled()
+        kept = [[i] for i in range(40_000)]
+    assert gc.isenabled() and _is_in(2, kept[0]) and _is_in(2, kept[-1])
+
+
+def test_few_objects_are_left_alone():
+    with collector_off():
+        kept = [[i] for i in range(100)]
+    assert gc.isenabled() and not _is_in(2, kept[0])
+
+
+def test_who_does_without_the_collector_keeps_doing_so():
+    gc.disable()
+    with collector_off():
+        kept = [[i] for i in range(40_000)]
+    assert not gc.isenabled() and _is_in(0, kept[0])
