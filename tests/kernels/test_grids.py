@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+import flydsl.compiler as flyc
 import flydsl.kernels as k
 from flydsl.kernels import grids
 from flydsl.kernels.attention.backward import attention_backward
@@ -74,12 +75,14 @@ def narrow(monkeypatch: pytest.MonkeyPatch):
     """Grids that have three blocks in their second and third direction."""
     monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cpu")
     monkeypatch.setenv("FLYDSL_CPU_CHECK", "1")
+    monkeypatch.setenv("FLYDSL_COMPILE_GLOBALS", "recompile")
     monkeypatch.setattr(grids, "MOST", 3)
 
     def emulate(arch: str) -> None:
         monkeypatch.setenv("FLYDSL_COMPILE_ARCH", arch)
 
-    return emulate
+    yield emulate
+    flyc.invalidate_all()  # for later tests that is no change
 
 
 @pytest.mark.parametrize("count", [1, 3, 4, 7])

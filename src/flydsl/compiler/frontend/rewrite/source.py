@@ -135,14 +135,27 @@ def _place_of(code: CodeType, lines: list[str]) -> int:
 
 @functools.lru_cache(maxsize=4)
 def _codes_of(text: str, path: str, flags: int) -> list[CodeType]:
-    """The code of a text and all code inside it."""
+    """The code of a text and all code inside it, as a whole and statement by statement.
+
+    Notebooks and servers run statements one by one; Python calls what is imported in the same unit in another way.
+    """
     try:
-        found = [compile(text, path, "exec", flags, dont_inherit=True)]
+        tree = ast.parse(text, path)
+        units = [tree, *(ast.Module([statement], []) for statement in _statements(tree.body))]
+        found: list[CodeType] = [compile(unit, path, "exec", flags, dont_inherit=True) for unit in units]
     except (SyntaxError, ValueError):
         return []
     for code in found:
         found += [each for each in code.co_consts if isinstance(each, CodeType)]
     return found
+
+
+def _statements(body: list[ast.stmt]) -> Generator[ast.stmt]:
+    """Statements that may be run by themselves, those under a condition among them."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, ast.If):
+            yield from _statements(statement.body)
 
 
 def _written_meanwhile(path: str) -> bool:
