@@ -6,7 +6,6 @@ import gc
 from collections.abc import Generator
 from contextlib import contextmanager
 
-
 _MANY = 20_000
 """Young objects: a module of IR has fewer, what the first compilation loads has five times as many."""
 
