@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import linecache
+import sys
 import warnings
 from itertools import count
 from pathlib import Path
@@ -76,6 +77,23 @@ def test_deep_nesting_is_our_error(body: str, tmp_path: Path):
     with pytest.raises(DSLSyntaxError, match="nested too deeply") as caught:
         _module(tmp_path, body)
     assert caught.value.__context__ is None  # without the thousand frames that led there
+
+
+def test_what_python_could_import_is_found_from_any_depth(tmp_path: Path):
+    path = tmp_path / "deep.py"
+    path.write_text(
+        "import flydsl.expr as fx\n\ndef other(n):\n    return n" + ".real" * 700 + "\n\n"
+        "def kernel(x: fx.Tensor):\n    x[0] = 1\n"
+    )
+    spec = importlib.util.spec_from_file_location("deep", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+    def at_depth(depth: int) -> Any:
+        return at_depth(depth - 1) if depth else flyc.kernel(module.kernel)
+
+    assert at_depth(sys.getrecursionlimit() * 3 // 4).__name__ == "kernel"
 
 
 def test_nesting_that_python_takes_works(tmp_path: Path):

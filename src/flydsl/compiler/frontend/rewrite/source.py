@@ -14,12 +14,13 @@ import linecache
 import os
 import time
 import tokenize
-from collections.abc import Generator
+import warnings
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import CodeType, FunctionType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from ....errors import RejectedSyntaxError, SourceUnavailableError
 from ....expr.emit.trace import maybe_current
@@ -68,6 +69,8 @@ def reject(node: ast.AST, reason: str, remedy: str, error: type[RejectedSyntaxEr
     end: tuple[int, int] = getattr(node, "end_lineno", None) or line, getattr(node, "end_col_offset", None) or 0
     raise error(f"{reason}; {remedy}", _filename.get(), line, getattr(node, "col_offset", 0), *end)
 
+
+R = TypeVar("R")
 
 FUTURE = functools.reduce(int.__or__, (getattr(__future__, n).compiler_flag for n in __future__.all_feature_names))
 """Flags of code objects that tell which `from __future__` imports their file has."""
@@ -139,15 +142,35 @@ def _codes_of(text: str, path: str, flags: int) -> list[CodeType]:
 
     Notebooks and servers run statements one by one; Python calls what is imported in the same unit in another way.
     """
+
+    def compiled() -> list[CodeType]:
+        lines = [f"{line}\n" for line in text.split("\n")]
+        units = [text, *(_alone(lines, statement) for statement in _statements(ast.parse(text, path).body))]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python has shown them
+            return [compile(unit, path, "exec", flags, dont_inherit=True) for unit in units]
+
     try:
-        tree = ast.parse(text, path)
-        units = [tree, *(ast.Module([statement], []) for statement in _statements(tree.body))]
-        found: list[CodeType] = [compile(unit, path, "exec", flags, dont_inherit=True) for unit in units]
+        found = _with_whole_stack(compiled)
     except (SyntaxError, ValueError):
         return []
     for code in found:
         found += [each for each in code.co_consts if isinstance(each, CodeType)]
     return found
+
+
+def _with_whole_stack(work: Callable[[], R]) -> R:
+    """What `work` gives, if need be in a thread of its own.
+
+    How deep Python's compiler may go is what the calls around it leave: fewer here, maybe, than where it was imported.
+    """
+    try:
+        return work()
+    except RecursionError:
+        from concurrent.futures import ThreadPoolExecutor  # which imports of this package leave out
+
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(work).result()
 
 
 def _statements(body: list[ast.stmt]) -> Generator[ast.stmt]:
@@ -156,6 +179,21 @@ def _statements(body: list[ast.stmt]) -> Generator[ast.stmt]:
         yield statement
         if isinstance(statement, ast.If):
             yield from _statements(statement.body)
+
+
+def _alone(lines: list[str], statement: ast.stmt) -> str:
+    """The text of a statement at its place, without what is around it.
+
+    It is compiled from text, as Python did: of a syntax tree the compiler takes less depth.
+    """
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    first = min((node.lineno for node in decorators), default=statement.lineno)
+    return _at_place("".join(lines[first - 1 : statement.end_lineno]), first)
+
+
+def _at_place(text: str, first: int) -> str:
+    """Text at any indentation, such that it begins at a line. Empty lines in front cost nothing to parse."""
+    return "\n" * (first - 2) + f"if 1:\n{text}" if text[:1] in (" ", "\t") else "\n" * (first - 1) + text
 
 
 def _written_meanwhile(path: str) -> bool:
@@ -188,7 +226,7 @@ def _definition(fn: FunctionType, lines: list[str], first: int) -> FunctionSourc
     code = fn.__code__
     text = "".join(_block(fn, lines, first))
     try:
-        node = parse_definition(text, first)
+        node = _with_whole_stack(lambda: parse_definition(text, first))
     except SyntaxError as error:
         raise _stale(fn, f"the lines found there do not parse ({error.msg})") from error
     if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or node.name != code.co_name:
@@ -200,11 +238,8 @@ def _definition(fn: FunctionType, lines: list[str], first: int) -> FunctionSourc
 
 def parse_definition(text: str, first_line: int = 2) -> Any:
     """The statement in a piece of source, at any indentation, with line numbers that start at `first_line`."""
-    indented = text[:1] in (" ", "\t")
-    # Empty lines in front cost nothing to parse; ast.increment_lineno would visit every node.
-    above = "\n" * (first_line - 2) + "if 1:\n" if indented else "\n" * (first_line - 1)
-    node = ast.parse(above + text).body[0]
-    return node.body[0] if indented and isinstance(node, ast.If) else node
+    node = ast.parse(_at_place(text, first_line)).body[0]
+    return node.body[0] if text[:1] in (" ", "\t") and isinstance(node, ast.If) else node
 
 
 def _block(fn: FunctionType, lines: list[str], first: int) -> list[str]:
