@@ -1,12 +1,14 @@
 """Every name of the language reference exists where it says."""
 
 import importlib
+import re
 import sys
 import types
 
 import pytest
 
 import flydsl.expr as fx
+from flydsl.expr.utils.suggestions import WORDS, bare
 
 APPENDIX_A = {
     "scalars": """Numeric Integer Float Boolean Int4 Int8 Int16 Int32 Int64 Int128 Uint8 Uint16 Uint32 Uint64 Uint128
@@ -125,6 +127,41 @@ def test_unknown_names():
         _ = fx.nothing_like_this
     with pytest.raises(AttributeError):
         _ = importlib.import_module("flydsl.expr.typing").nothing_like_this
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("float3", "fx.Float32"),
+        ("syncthread", "fx.barrier()"),
+        ("readlane", "fx.rocdl.readlane"),
+        ("cp_async", "fx.nvgpu.CpAsync"),
+        ("block_reduce", "fx.coop.BlockReduce"),
+        ("rand", "fx.random.rand"),
+        ("atomicLoad", "fx.generic_load(p, memory_order=fx.AtomicOrdering.Acquire)"),
+        ("sign", "fx.copysign(1.0, x)"),
+        ("thread_id", "fx.thread_idx"),
+    ],
+)
+def test_names_of_others_and_misspelled_ones(name: str, meant: str):
+    with pytest.raises(AttributeError) as caught:
+        getattr(fx, name)
+    assert str(caught.value).endswith(f"{name!r}; did you mean {meant}?")
+
+
+@pytest.mark.parametrize("name", ["float33", "int7", "nothing_like_this"])
+def test_nothing_is_suggested_for_other_sizes(name: str):
+    with pytest.raises(AttributeError) as caught:
+        getattr(fx, name)
+    assert "did you mean" not in str(caught.value)
+
+
+def test_what_is_suggested_is_there():
+    for word, meant in WORDS.items():
+        assert word == bare(word)
+        for found in re.findall(r"\bfx\.(\w+)(?:\.([A-Za-z]\w+))?", meant):
+            place = getattr(fx, found[0])
+            assert not found[1] or hasattr(place, found[1]), (word, meant)
 
 
 def test_coop_and_random_are_the_extensions():
