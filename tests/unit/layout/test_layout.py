@@ -116,6 +116,10 @@ def test_swizzles():
             CoordSwizzle(mask, row, (0,), col, (1,))
     with pytest.raises(LayoutError, match="non-negative shifts"):
         CoordSwizzle(2, 0, (-1,), 3, (1,))
+    for row, col in (((0, 0), (1,)), ((0,), (1, 0)), ((0, 0, 0), (1, 0))):  # A number is its own first mode.
+        assert CoordSwizzle(2, 0, row, 1, col)((3, 0)) == CoordSwizzle(2, 0, (0,), 1, (1,))((3, 0)) == (3, 6)
+    with pytest.raises(LayoutError, match="profile mismatch"):
+        CoordSwizzle(2, 0, (0, 1), 1, (1,))((3, 0))
     with pytest.raises(LayoutError, match="profile mismatch"):
         cs((3,))
     with pytest.raises(LayoutError, match="takes one integer"):
