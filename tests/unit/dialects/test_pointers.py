@@ -13,6 +13,7 @@ from xdsl.parser import Parser
 
 from flydsl.dialects.fly.semantics import add_offset, apply_swizzle, decomposition, object_of, slice_, type_of_object
 from flydsl.dialects.fly.types import AddressSpace, ptr_type
+from flydsl.errors import LayoutError
 from flydsl.ir.registry import make_context
 from flydsl.layout import Dyn, Swizzle
 
@@ -36,6 +37,13 @@ def parsed(text: str) -> Any:
 )
 def test_moved(pointer: str, by: Any, moved: str):
     assert add_offset(parsed(f"!fly.ptr<{pointer}>"), by) == parsed(f"!fly.ptr<{moved}>")
+
+
+def test_moved_by_one_number():
+    pointer = parsed("!fly.ptr<f16, shared, align<32>>")
+    assert add_offset(pointer, (12,)) == add_offset(pointer, 12)
+    with pytest.raises(LayoutError, match=r"offset must be a scalar .*, got \(1,2\)"):
+        add_offset(pointer, (1, 2))
 
 
 @given(st.sampled_from([i8, f16, f32]), st.integers(0, 8), st.integers(-(2**20), 2**20))
