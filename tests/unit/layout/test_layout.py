@@ -161,7 +161,8 @@ def test_equality_is_by_every_part():
             ComposedLayout(Swizzle(3, 0, 3), 0, plain), ComposedLayout(Swizzle(3, 0, 3), 8, plain),
             ComposedLayout(Swizzle(2, 0, 3), 0, plain), ComposedLayout(Swizzle(3, 0, 3), 0, Layout(64, 1)),
         ],
-        [fl.make_tile(4, 8), fl.make_tile(4, 4), fl.make_tile(4), fl.make_tile(4, plain)],
+        [Basis(1, (0,)), Basis(2, (0,)), Basis(1, (1,)), Basis(1, (0, 0))],
+        [make_tile(4, 8), make_tile(4, 4), make_tile(4), make_tile(4, plain)],
     ]  # fmt: skip
     for i, family in enumerate(families):
         for j, one in enumerate(family):
