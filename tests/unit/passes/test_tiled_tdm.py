@@ -142,3 +142,24 @@ gpu.module @m {{ gpu.func @k(%t: !t, %d: !s) kernel {{
     fourth = step[3] | t[4] << 48 | size[4] << 80
     wanted = [*words(second, 8), *words(third, 4), *words(fourth, 4)]
     assert [word & 0xFFFFFFFF for word in found[4:20]][: 8 if rank < 3 else 16] == wanted[: 8 if rank < 3 else 16]
+
+
+def test_the_flags_of_a_descriptor():
+    """The first word of the second group; the mask has 16 bits of what is given."""
+    _, found = descriptor(
+        lowered("""
+!t = !fly.memref<f32, global, (8,64):(64,1)>
+!s = !fly.memref<f32, shared, (8,64):(68,1)>
+!o = !fly_rocdl.gfx1250.tdm<rank = 2, warps = 1, pad = 64, 4, cache = 0, barrier = true, timeout = true>
+!a = !fly.copy_atom<!o, 32>
+gpu.module @m { gpu.func @k(%t: !t, %d: !s) kernel {
+  %a = fly.make_copy_atom {valBits = 32 : i32} : !a
+  %0 = arith.constant 205857 : i32
+  %b = fly.atom.set_value(%a, "workgroup_mask", %0) : (!a, i32) -> !a
+  fly.copy_atom_call(%b, %t, %d) : (!a, !t, !s) -> ()
+  gpu.return
+} }""")
+    )
+    mask, code, barrier, pads, timeout = 205857 & 0xFFFF, 2 << 16, 1 << 18, 1 << 20, 1 << 21
+    interval, amount = 5 << 22, 3 << 25  # 2^(5 + 1) words, 3 + 1 words
+    assert found[4] == mask | code | barrier | pads | timeout | interval | amount
