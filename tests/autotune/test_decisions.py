@@ -13,7 +13,8 @@ import pytest
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.autotune import Autotuner, Config, autotune, tune_listener
+from flydsl.autotune import Autotuner, Config, autotune, ranking, tune_listener
+from flydsl.autotune.runner import Launcher
 from flydsl.compiler.hints import CompilationContext
 from flydsl.errors import CaptureError, DSLRuntimeError, DSLTypeError, DSLValueError
 from flydsl.runtime.device_runtime import get_device_runtime
@@ -275,6 +276,13 @@ def test_refused_while_a_stream_is_captured(monkeypatch: pytest.MonkeyPatch):
     assert tuned(None, 4) == 2
 
 
+def test_a_knob_that_the_function_lacks_of_candidates_that_depend_on_the_call():
+    tuned = Tuned(times(), configs=lambda x, n: [Config(BLOCK=1), Config(TILE=n)])
+    with pytest.raises(DSLValueError, match=r"Config\(TILE=4\) gives 'TILE'"):
+        tuned(None, 4)
+    assert not tuned.benched
+
+
 def test_a_knob_the_caller_gives():
     with pytest.raises(DSLValueError, match="the call gives BLOCK, which the tuner chooses"):
         Tuned(times())(None, 4, BLOCK=3)
@@ -299,6 +307,30 @@ def fill_kernel(x: fx.Tensor, n: fx.Int32, num_threads: fx.Constexpr[int]):
 @flyc.jit
 def fill(x: fx.Tensor, n: fx.Int32, num_threads: fx.Constexpr[int]):
     fill_kernel(x, n, num_threads).launch(grid=fx.ceildiv(n, num_threads), block=num_threads)
+
+
+@pytest.mark.parametrize(
+    ("predicted", "chosen"),
+    [
+        ({64: 3.0, 128: 1.0, 256: 2.0}, 128),
+        ({64: None, 128: 2.0, 256: None}, 128),
+        ({64: None, 128: None, 256: None}, 64),
+        ({64: 2.0, 128: 2.0, 256: 1.0, 2048: 0.5}, 256),  # what cannot be launched is no choice
+    ],
+)
+def test_without_a_device_the_model_chooses(
+    predicted: dict[int, float | None], chosen: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("FLYDSL_COMPILE_ONLY", "1")
+
+    def made_up(launcher: Launcher, config: Config, *call: object) -> float | None:
+        return predicted[config.kwargs["num_threads"]]  # pyright: ignore
+
+    monkeypatch.setattr(ranking, "predicted_ms", made_up)
+    configs = [Config(num_threads=n) for n in predicted]
+    assert ranking.best_by_model(Launcher(fill), configs, (np.zeros(100, "f4"), 100), {}).kwargs == {
+        "num_threads": chosen
+    }
 
 
 def test_warps_become_threads_and_options_become_hints():

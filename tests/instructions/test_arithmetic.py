@@ -73,6 +73,35 @@ def test_integers(emulate: Any, rng: np.random.Generator) -> None:
         np.testing.assert_array_equal(made, words(wanted), err_msg=name)
 
 
+def test_clamped_products(emulate: Any) -> None:
+    """Sums beyond what 32 bits hold stay at their ends; all pairs of factors meet all starts."""
+    emulate("gfx942")
+    factors = [0x7F7F7F7F, -0x7F7F7F80, -1, 1]
+    columns = iter([factors, factors, [2**31 - 1, -(2**31), -1, 0]])
+    places = iter([LANE // 16, LANE // 4 % 4, LANE % 4])
+    names = {f"{s}dot{n}": "i32 <- i32 i32 i32 i1=1" for s in "su" for n in (4, 8)}
+    names["sudot4"] = "i32 <- i1=1 i32 i1=0 i32 i32 i1=1"
+    names["sudot8"] = "i32 <- i1=0 i32 i1=0 i32 i32 i1=1"
+    rows = {f"llvm.amdgcn.{k}": row for k, row in names.items()}
+    rng = np.random.default_rng()
+    got = run(rows, "gfx942", 64, rng, lambda kind, n: np.array(next(columns))[next(places)])
+    for name, row in names.items():
+        operands, made = got[f"llvm.amdgcn.{name}"]
+        x, y, z = (o[:, 0].astype(np.int64) for o in operands)
+        bits = 32 // int(name[-1])
+        left = name[0] == "s" and "i1=0 i32 i1=0" not in row
+        right = left and name[1] != "u"
+
+        def parts(word: np.ndarray, signed: bool, bits: int = bits) -> np.ndarray:
+            cut = np.stack([(word >> at) & ((1 << bits) - 1) for at in range(0, 32, bits)], 1)
+            return cut - ((cut >> (bits - 1)) << bits) if signed else cut
+
+        start, low, high = (z, -(2**31), 2**31 - 1) if left or right else (z & 0xFFFFFFFF, 0, 2**32 - 1)
+        wanted = np.clip((parts(x, left) * parts(y, right)).sum(1) + start, low, high)
+        assert (wanted == high).any() and (not left or (wanted == low).any()), name
+        np.testing.assert_array_equal(made[:, 0].view(np.uint32), words(wanted), err_msg=name)
+
+
 def test_lanes(emulate: Any, rng: np.random.Generator) -> None:
     emulate("gfx942")
     names = ["mov.dpp8.i32", "permlane16.i32", "permlanex16.i32", "permlane16.var", "permlane64.i32",

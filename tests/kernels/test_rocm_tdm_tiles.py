@@ -11,6 +11,7 @@ import pytest
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl.errors import DSLValueError
 from flydsl.expr import rocdl
 from flydsl.expr.rocdl import tdm_ops
 
@@ -237,6 +238,35 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda x, s: tdm_ops.make_tensor_descriptor_2d(x, NOWHERE, (0, 0), (8, 8), (8, 1), (8, 8)), "lds_memref must be"),
     (lambda x, s: tdm_ops.make_tensor_gather_descriptor(x, s, [0] * 9, 8, 8, 8, 8), "1 to 8 rows"),
 ]
+
+
+@pytest.mark.parametrize("elem_bits", [8, 16, 32, 64])
+def test_paddings_are_encoded_as_the_instruction_reads_them(elem_bits: int) -> None:
+    """The interval is 2^(code + 1) words of 32 bits, the amount code + 1 words."""
+    assert tdm_ops.compute_padding_encoding(0, 0, elem_bits) == (0, 0)
+    for words in (2**k for k in range(1, 9)):
+        for amount in (1, 2, 5, 127, 128):
+            given = (words * 32 // elem_bits, amount * 32 // elem_bits, elem_bits)
+            if elem_bits == 64 and amount % 2:
+                continue
+            interval_code, amount_code = tdm_ops.compute_padding_encoding(*given)
+            assert (2 << interval_code, amount_code + 1) == (words, amount)
+    word = 64 // elem_bits  # elements of two words
+    for interval, amount in ((word, 0), (0, word), (3 * word, word), (256 * word, word), (4 * word, 65 * word)):
+        with pytest.raises(DSLValueError, match="cannot be encoded"):
+            tdm_ops.compute_padding_encoding(interval, amount, elem_bits)
+
+
+def test_warps_share_a_tile_evenly() -> None:
+    for shape in ([64, 32], [1, 64], [8, 4], [3, 16], [2, 2, 8]):
+        for count in (1, 2, 4, 8, 16):
+            warps, block = tdm_ops.compute_warp_distribution(shape, count)
+            assert np.prod(warps) == count
+            for extent, n, each in zip(shape, warps, block, strict=True):
+                assert each * n >= extent > (each - 1) * n
+            # Outer dimensions are divided first, and none into more parts than it has elements but the last.
+            for i, n in enumerate(warps[:-1]):
+                assert n <= shape[i] and (n * 2 > shape[i] or all(later == 1 for later in warps[i + 1 :]))
 
 
 def test_refused() -> None:

@@ -121,11 +121,12 @@ def test_others_are_refused(library):
     assert reader(array) is True
 
 
-def test_views_of_numpy_are_read_if_their_steps_are_whole_elements_forward():
-    reader = Reader(plan_of(np.zeros((4, 6), np.float32)))
+@pytest.mark.parametrize("wide", [False, True])
+def test_views_of_numpy_are_read_if_their_steps_are_whole_elements_forward(wide):
+    reader = Reader(plan_of(np.zeros((4, 6), np.float32), wide))
     view = np.zeros((8, 12), np.float32)[2:6, :6]
     assert reader(view) is True
-    assert reader.values("Qxxxxxxxxiii", 0) == (address(view), 4, 6, 12)
+    assert reader.values("Qxxxxxxxxii" + ("q" if wide else "i"), 0) == (address(view), 4, 6, 12)
     assert reader(view[::-1]) is False
     assert reader(view[:, ::-1]) is False
     ragged = np.zeros((4, 6), np.dtype({"names": ["a"], "formats": ["f4"], "itemsize": 6}))["a"]

@@ -597,6 +597,23 @@ def test_integers_fold_as_the_machine_computes(cls: Any, data: st.DataObject):
     assert made.is_static() and type(made) is (Boolean if expected.dtype == np.bool_ else cls)
 
 
+@given(st.sampled_from([Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64]), st.data())
+def test_powers_of_integers_fold_modulo_their_width(cls: Any, data: st.DataObject):
+    low = -(1 << (cls.width - 1)) if cls.signed else 0
+    numbers = st.integers(low, low + (1 << cls.width) - 1)
+    base, exponent = (
+        data.draw(st.integers(max(low, -3), 3) | numbers),
+        data.draw(st.integers(max(low, -3), 9) | numbers),
+    )
+    if base == 0 and exponent < 0:
+        return
+    if exponent < 0:  # A fraction, towards zero.
+        whole = base ** (exponent & 1) if base in (1, -1) else 0
+    else:
+        whole = pow(base, exponent, 1 << cls.width)
+    assert (cls(base) ** cls(exponent)).value == (whole - low) % (1 << cls.width) + low
+
+
 @given(st.floats(), st.floats(), st.sampled_from(["add", "sub", "mul", "truediv", "lt", "ge", "eq", "ne", "mod"]))
 @pytest.mark.parametrize(
     ("cls", "dtype"),

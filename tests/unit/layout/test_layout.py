@@ -108,8 +108,18 @@ def test_swizzles():
     assert str(cs) == "CS<2,0,[0],3,[1, 0]>" and hash(cs) == hash(CoordSwizzle(2, 0, [0], 3, [1, 0]))
     assert cs((3, (0, 7))) == (3, (24, 7))
     assert pickle.loads(pickle.dumps((cs, Swizzle(1, 2, 3)))) == (cs, Swizzle(1, 2, 3))
+    for numbers in ((-3, 4, 3), (3, -4, 3), (3, 4, -3)):
+        with pytest.raises(LayoutError, match="non-negative shifts"):
+            Swizzle(*numbers)
+    for mask, row, col in ((-1, 0, 3), (2, -1, 3), (2, 0, -1)):
+        with pytest.raises(LayoutError, match="non-negative shifts"):
+            CoordSwizzle(mask, row, (0,), col, (1,))
     with pytest.raises(LayoutError, match="non-negative shifts"):
-        Swizzle(3, 4, -3)
+        CoordSwizzle(2, 0, (-1,), 3, (1,))
+    for row, col in (((0, 0), (1,)), ((0,), (1, 0)), ((0, 0, 0), (1, 0))):  # A number is its own first mode.
+        assert CoordSwizzle(2, 0, row, 1, col)((3, 0)) == CoordSwizzle(2, 0, (0,), 1, (1,))((3, 0)) == (3, 6)
+    with pytest.raises(LayoutError, match="profile mismatch"):
+        CoordSwizzle(2, 0, (0, 1), 1, (1,))((3, 0))
     with pytest.raises(LayoutError, match="profile mismatch"):
         cs((3,))
     with pytest.raises(LayoutError, match="takes one integer"):
@@ -136,6 +146,33 @@ def test_composed():
     assert pickle.loads(pickle.dumps(C)) == C and hash(C) == hash(pickle.loads(pickle.dumps(C)))
     identity = fl.make_composed_layout(CoordSwizzle(2, 0, (0,), 1, (1,)), fl.make_identity_layout((4, 8)))
     assert identity.offset == (0, 0) and identity(3, 0) == (3, 6)
+
+
+def test_equality_is_by_every_part():
+    plain = make_layout((8, 8), (8, 1))
+    families = [
+        [plain, make_layout((8, 4), (8, 1)), make_layout((8, 8), (1, 8))],
+        [Swizzle(3, 0, 3), Swizzle(2, 0, 3), Swizzle(3, 1, 3), Swizzle(3, 0, 4)],
+        [
+            CoordSwizzle(2, 0, (0,), 1, (1,)), CoordSwizzle(3, 0, (0,), 1, (1,)), CoordSwizzle(2, 1, (0,), 1, (1,)),
+            CoordSwizzle(2, 0, (2,), 1, (1,)), CoordSwizzle(2, 0, (0,), 2, (1,)), CoordSwizzle(2, 0, (0,), 1, (2,)),
+        ],
+        [
+            ComposedLayout(Swizzle(3, 0, 3), 0, plain), ComposedLayout(Swizzle(3, 0, 3), 8, plain),
+            ComposedLayout(Swizzle(2, 0, 3), 0, plain), ComposedLayout(Swizzle(3, 0, 3), 0, Layout(64, 1)),
+        ],
+        [Basis(1, (0,)), Basis(2, (0,)), Basis(1, (1,)), Basis(1, (0, 0))],
+        [make_tile(4, 8), make_tile(4, 4), make_tile(4), make_tile(4, plain)],
+    ]  # fmt: skip
+    for i, family in enumerate(families):
+        for j, one in enumerate(family):
+            for k, other in enumerate(family):
+                same = one if j == k else other
+                copy = pickle.loads(pickle.dumps(same))
+                for each in (same, copy):
+                    assert (one == each) is (j == k) and (one != each) is (j != k)
+            assert all(one != other for m, family in enumerate(families) if m != i for other in family)
+            assert hash(one) == hash(pickle.loads(pickle.dumps(one)))
 
 
 def test_nested_composed_keeps_its_levels():

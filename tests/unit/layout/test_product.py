@@ -104,6 +104,8 @@ def test_recast(given, old, new, result):
         (lambda: upcast(P("4:6"), 4), LayoutError, "recast of the mode 4:6"),
         (lambda: upcast(P("4:?{div=2}"), 4), LayoutError, "known divisor 2"),
         (lambda: upcast(parse_any_layout("S<1,1,1> o 0 o 4:4"), 4), LayoutError, "base must be at least 2"),
+        (lambda: upcast(parse_any_layout("CS<1,4,[0],1,[1]> o 0 o 4:4"), 4), LayoutError, "base must be at least 2"),
+        (lambda: upcast(parse_any_layout("CS<1,1,[0],4,[1]> o 0 o 4:4"), 4), LayoutError, "base must be at least 2"),
         (lambda: upcast(parse_any_layout("S<1,4,1> o 0 o 4:3"), 3), LayoutError, "power of two"),
         (lambda: upcast(parse_any_layout("S<1,4,1> o 2 o 4:4"), 4), LayoutError, "multiple of 4, got 2"),
     ],

@@ -93,3 +93,73 @@ def test_the_descriptor_is_that_of_the_box(kind, tensor, shared, tiler, atom, pl
     inner, outer = map(int, re.findall(r"\d+", place))
     pitch = int(re.findall(r":\((\d+),1\)", box)[0])
     assert f"getelementptr %t[{inner + outer * pitch}]" in ours
+
+
+def words(bits: int, count: int) -> list[int]:
+    return [bits >> 32 * at & 0xFFFFFFFF for at in range(count)]
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3, 4, 5])
+def test_every_field_of_a_descriptor(rank):
+    """Extents, tile and strides of each dimension are where the table of the descriptor's bits has them."""
+    tile = (16, 6, 4, 3, 2)[:rank]  # innermost first, as the descriptor counts
+    steps = (1, 0x11, 0x2_2222, 0x3_3333_3333, 0x4444_4444_4444)[:rank]
+    extents = (0x0001_0203, 0x0004_0506, 0x0007_0809, 0x000A_0B0C, 0x000D_0E0F)[:rank]
+    compact = [1]
+    for extent in tile[:-1]:
+        compact.append(compact[-1] * extent)
+
+    def modes(numbers):
+        return ",".join(map(str, reversed(numbers)))
+
+    # Layouts have strides of 32 bits, the descriptor has 48: those come as fields.
+    fields = [(f"extent_{rank - 1 - i}", f"{extent} : i32") for i, extent in enumerate(extents)]
+    fields += [(f"stride_{rank - 1 - i}", f"{step} : i64") for i, step in enumerate(steps) if i]
+    sets = "".join(
+        f"  %c{i} = arith.constant {value}\n"
+        f'  %a{i + 1} = fly.atom.set_value(%a{i}, "{field}", %c{i}) : (!a, {value.rpartition(" ")[2]}) -> !a\n'
+        for i, (field, value) in enumerate(fields)
+    )
+    shape = f"({modes(tile)})" if rank > 1 else modes(tile)
+    packed = f"({modes(compact)})" if rank > 1 else modes(compact)
+    name, found = descriptor(
+        lowered(f"""
+!t = !fly.memref<f16, global, {shape}:{packed}>
+!s = !fly.memref<f16, shared, {shape}:{packed}>
+!o = !fly_rocdl.gfx1250.tdm<rank = {rank}, warps = 1, pad = 0, 0, cache = 0, barrier = false, timeout = false>
+!a = !fly.copy_atom<!o, 16>
+gpu.module @m {{ gpu.func @k(%t: !t, %d: !s) kernel {{
+  %a0 = fly.make_copy_atom {{valBits = 16 : i32}} : !a
+{sets}  fly.copy_atom_call(%a{len(fields)}, %t, %d) : (!a, !t, !s) -> ()
+  gpu.return
+}} }}""")
+    )
+    assert name == "llvm.amdgcn.tensor.load.to.lds" + (".d2" if rank < 3 else "")
+    t, size, step = ([*x, 0, 0, 0, 0][:5] for x in (extents, tile, (*steps[1:], 0)))
+    second = 1 << 16 | t[0] << 48 | t[1] << 80 | size[0] << 112 | size[1] << 128 | size[2] << 144
+    second |= step[0] << 160 | step[1] << 208
+    third = t[2] | t[3] << 32 | step[2] << 64 | size[3] << 112
+    fourth = step[3] | t[4] << 48 | size[4] << 80
+    wanted = [*words(second, 8), *words(third, 4), *words(fourth, 4)]
+    assert [word & 0xFFFFFFFF for word in found[4:20]][: 8 if rank < 3 else 16] == wanted[: 8 if rank < 3 else 16]
+
+
+def test_the_flags_of_a_descriptor():
+    """The first word of the second group; the mask has 16 bits of what is given."""
+    _, found = descriptor(
+        lowered("""
+!t = !fly.memref<f32, global, (8,64):(64,1)>
+!s = !fly.memref<f32, shared, (8,64):(68,1)>
+!o = !fly_rocdl.gfx1250.tdm<rank = 2, warps = 1, pad = 64, 4, cache = 0, barrier = true, timeout = true>
+!a = !fly.copy_atom<!o, 32>
+gpu.module @m { gpu.func @k(%t: !t, %d: !s) kernel {
+  %a = fly.make_copy_atom {valBits = 32 : i32} : !a
+  %0 = arith.constant 205857 : i32
+  %b = fly.atom.set_value(%a, "workgroup_mask", %0) : (!a, i32) -> !a
+  fly.copy_atom_call(%b, %t, %d) : (!a, !t, !s) -> ()
+  gpu.return
+} }""")
+    )
+    mask, code, barrier, pads, timeout = 205857 & 0xFFFF, 2 << 16, 1 << 18, 1 << 20, 1 << 21
+    interval, amount = 5 << 22, 3 << 25  # 2^(5 + 1) words, 3 + 1 words
+    assert found[4] == mask | code | barrier | pads | timeout | interval | amount

@@ -235,6 +235,15 @@ VECTORS = {
         "%r = vector.shape_cast %b : vector<2x2xf32> to vector<4xf32>",
         lambda v: v.reshape(2, 4)[:, 1:3].ravel(),
     ),
+    "part of a row": (
+        "%a = vector.shape_cast %v : vector<8xf32> to vector<2x4xf32>\n"
+        "%s = vector.extract_strided_slice %v {offsets = [0], sizes = [2], strides = [1]} : "
+        "vector<8xf32> to vector<2xf32>\n"
+        "%b = vector.insert_strided_slice %s, %a {offsets = [1, 1], strides = [1]} : "
+        "vector<2xf32> into vector<2x4xf32>\n"
+        "%r = vector.shape_cast %b : vector<2x4xf32> to vector<8xf32>",
+        lambda v: np.concatenate([v[:5], v[:2], v[7:]]),
+    ),
     "shuffle": (
         "%r = vector.shuffle %v, %v [7, 8, 0, 15] : vector<8xf32>, vector<8xf32>",
         lambda v: np.concatenate([v, v])[[7, 8, 0, 15]],

@@ -24,7 +24,7 @@ def intrinsic_name(op: TableOp) -> str:
     if "{" not in op.row.intrinsic:
         return op.row.intrinsic
     return op.row.intrinsic.format(
-        *(mangle(a.type) if "{" in op.row.intrinsic and _simple(a.type) else "" for a in op.args),
+        *(mangle(a.type) if _simple(a.type) else "" for a in op.args),
         r=mangle(op.res[0].type) if op.res and _simple(op.res[0].type) else "",
         **words,
     )
