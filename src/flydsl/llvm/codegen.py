@@ -308,7 +308,8 @@ def compile_device(
     """
     check_level(opt_level)
     code = _compile(ir_text, target, opt_level, optimized, emit, keep)
-    while emit and not code.needs_assembler and (count := _far_registers_of(target, code.object)):
+    held = emit and names_far_registers(target) and not code.needs_assembler
+    while held and (count := _most_registers(code.object)) > far_registers.NEAR:
         if far_registers.misplaced(code.asm) is None:
             break
         ir_text = far_registers.limited(ir_text, far_registers.fewer(count))
@@ -347,12 +348,9 @@ def names_far_registers(target: DeviceTarget) -> bool:
     return target.is_amdgpu and has(target.cpu, "far_registers")
 
 
-def _far_registers_of(target: DeviceTarget, made: bytes) -> int:
-    """The most vector registers of a kernel, where some are far ones; else none."""
-    if not names_far_registers(target):
-        return 0
-    most = max((kernel.vgpr for kernel in read_code_object(made).kernels), default=0)
-    return most if most > far_registers.NEAR else 0
+def _most_registers(made: bytes) -> int:
+    """The most vector registers of a kernel."""
+    return max((kernel.vgpr for kernel in read_code_object(made).kernels), default=0)
 
 
 # --- AMDGPU inline assembly ---------------------------------------------------------------------------
@@ -397,7 +395,7 @@ def _emit_object_with_llc(code: DeviceCode) -> bytes:
             args.append(f"-mattr={target.features}")
         tools.run_tool(llc, ["-filetype=obj", *args], cwd=folder)
         made = out.read_bytes()
-        if _far_registers_of(target, made):
+        if names_far_registers(target) and _most_registers(made) > far_registers.NEAR:
             tools.run_tool(llc, ["-filetype=asm", *args], cwd=folder)
             wrong = far_registers.misplaced(out.read_text(encoding="utf-8"))
             if wrong is not None:
