@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from flydsl.compiler.call import load as load_module
-from flydsl.compiler.call import prepared
+from flydsl.compiler.call import prepared, relaunch
 from flydsl.compiler.call.arguments import PointerArgument, TensorArgument
 from flydsl.compiler.call.host_arrays import array_info
 from flydsl.compiler.compiled_function import CompiledFunction
@@ -51,6 +51,15 @@ class Gpu:
 
         return call
 
+    def repeats(self, plain: Callable[..., bool]) -> Callable[..., bool]:
+        """A launch once more, with other arrays, which are handed over first."""
+
+        def launch(repeated: object, *tensors: object) -> bool:
+            self.hand_over(tensors)
+            return plain(repeated, *tensors)
+
+        return launch
+
 
 def _arrays_in_sight() -> list[object]:
     """Arrays that callers hold: an address says nothing of what is behind it."""
@@ -74,6 +83,9 @@ def executing(arch: str, seed: int = 0) -> Iterator[Gpu]:
         patch.setattr(library, "open_library", lambda spec: (hip, "executed"))  # pyright: ignore[reportUnknownLambdaType]
         for module in (load_module, prepared):
             patch.setattr(module, "check_places", lambda arguments, runtime: gpu.hand_over(arguments.values()))  # pyright: ignore[reportUnknownLambdaType]
+        # What is repeated often would be launched by native code, which nobody sees here.
+        patch.setattr(relaunch, "_native", lambda *_: None)  # pyright: ignore[reportUnknownLambdaType]
+        patch.setattr(relaunch.Relaunch, "launch", gpu.repeats(relaunch.Relaunch.launch))
         for kind in (JitFunction, CompiledFunction):
             patch.setattr(kind, "__call__", gpu.calls(kind.__call__))
         device_runtime.reset_device_runtime()

@@ -166,11 +166,11 @@ def _plain_reader(operand: Operand, kind: str, high: bool) -> Read:
         if vector:
             return lambda w: w.v[i].view(dtype)[half::2]
         return lambda w: w.s[i : i + 1].view(dtype)[half]
-    if operand.count == 1 and operand.index != NULL:
+    if i == NULL and not vector:
+        return lambda w: dtype(0)
+    if operand.count == 1:
         # A wave of 32 lanes names a mask by one register.
         return (lambda w: w.v[i].astype(dtype)) if vector else (lambda w: dtype(w.s[i]))
-    if i == NULL:
-        return lambda w: dtype(0)
     if vector:
         return lambda w: np.ascontiguousarray(w.v[i : i + 2].T).view(dtype)[:, 0]
     if i % 2:

@@ -112,7 +112,7 @@ WORD = st.integers(0, (1 << 32) - 1)
 def execute(text: str, values: dict[int, Any], arch: str = "gfx942", scalars: dict[int, int] | None = None) -> Wave:
     """A wave after one instruction; `values` are the registers before it."""
     family, lanes = ("gfx9", 64) if arch.startswith("gfx9") else (arch[:5], 32)
-    w = Wave(family, lanes, 64, Block((0, 0, 0), np.zeros(1024, np.uint8)), Memory(), random.Random(0))
+    w = Wave(family, lanes, 128, Block((0, 0, 0), np.zeros(1024, np.uint8)), Memory(), random.Random(0))
     for register, value in values.items():
         w.v[register] = value
     for register, value in (scalars or {}).items():
@@ -210,6 +210,17 @@ def test_literals_of_doubles():
     for text, wanted in (("0x41efffff", 4294965248.0), ("0x41efffffffe00000", 4294967295.0)):
         w = execute(f"v_max_num_f64_e64 v[2:3], v[0:1], {text}", {0: 0, 1: 0}, "gfx1250")
         assert w.v[2:4, 5].copy().view(np.float64)[0] == wanted
+
+
+def test_registers_whose_numbers_are_those_of_scalar_ones():
+    """125 is the scalar register that is always zero, 106 and 126 are masks: vector registers are none of them."""
+    bits = np.float64(2.5).view("u8").item()
+    for at in (105, 106, 124, 125, 126):
+        given = {at: bits & 0xFFFFFFFF, at + 1: bits >> 32}
+        w = execute(f"v_add_f64 v[2:3], v[{at}:{at + 1}], v[{at}:{at + 1}]", given, "gfx1100")
+        assert w.v[2:4, 5].copy().view(np.float64)[0] == 5.0
+        w = execute(f"v_add_f64 v[{at}:{at + 1}], v[{at}:{at + 1}], 1.0", given, "gfx1100")
+        assert w.v[at : at + 2, 5].copy().view(np.float64)[0] == 3.5
 
 
 def test_offsets_of_scalar_loads_in_elements():

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl.kernels import silu_mul
 
 ARCHES = ("gfx942", "gfx1201", "gfx1250")
 
@@ -206,3 +208,14 @@ def test_blocks_of_a_cluster_meet(mask: int, gpu: Any, rng: np.random.Generator)
     for b in range(8):
         there = src.reshape(4, 64)[b // 2, ::-1] if (mask or 1) >> b % 2 & 1 else -np.ones(64)
         np.testing.assert_array_equal(out[b], there)
+
+
+def test_repeated_calls_of_the_library(gpu: Any, rng: np.random.Generator):
+    """Of the second call on only addresses are written; the arrays of each are its own."""
+    gpu("gfx1201")
+    kept: list[torch.Tensor] = []
+    for _ in range(12):
+        x, y = (torch.from_numpy(rng.standard_normal((5, 64))).float() for _ in range(2))
+        found = silu_mul(x, y)
+        kept += [x, y, found]
+        torch.testing.assert_close(found, torch.nn.functional.silu(x) * y)

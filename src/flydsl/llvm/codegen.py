@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Literal
 
 from flydsl.errors import DSLCompileError
-from flydsl.llvm import binding, tools
+from flydsl.llvm import binding, far_registers, tools
 from flydsl.llvm.binding import CodeModel, ModuleRef, Reloc, TargetMachine
+from flydsl.llvm.objects.code_object import read_code_object
+from flydsl.target import has
 
 AMDGPU_TRIPLE = "amdgcn-amd-amdhsa"
 NVPTX_TRIPLE = "nvptx64-nvidia-cuda"
@@ -305,6 +307,19 @@ def compile_device(
     emitted before it is asked for. With `keep` the optimised module is kept; else it is made once more for who asks.
     """
     check_level(opt_level)
+    code = _compile(ir_text, target, opt_level, optimized, emit, keep)
+    held = emit and names_far_registers(target) and not code.needs_assembler
+    while held and (count := _most_registers(code.object)) > far_registers.NEAR:
+        if far_registers.misplaced(code.asm) is None:
+            break
+        ir_text = far_registers.limited(ir_text, far_registers.fewer(count))
+        code = _compile(ir_text, target, opt_level, optimized, emit, keep)
+    if want_asm:
+        _ = code.asm
+    return code
+
+
+def _compile(ir_text: str, target: DeviceTarget, opt_level: int, optimized: bool, emit: bool, keep: bool) -> DeviceCode:
     start = time.perf_counter()
     module = load_module(ir_text, target)
     parsed = time.perf_counter()
@@ -325,9 +340,17 @@ def compile_device(
     else:
         code._object = _emit_object(module, code)  # pyright: ignore[reportPrivateUsage]
     code.times.update(parse=parsed - start, optimize=done - parsed, emit=time.perf_counter() - done)
-    if want_asm:
-        _ = code.asm
     return code
+
+
+def names_far_registers(target: DeviceTarget) -> bool:
+    """Whether code for a target is held against its text before it counts as made."""
+    return target.is_amdgpu and has(target.cpu, "far_registers")
+
+
+def _most_registers(made: bytes) -> int:
+    """The most vector registers of a kernel."""
+    return max((kernel.vgpr for kernel in read_code_object(made).kernels), default=0)
 
 
 # --- AMDGPU inline assembly ---------------------------------------------------------------------------
@@ -367,8 +390,18 @@ def _emit_object_with_llc(code: DeviceCode) -> bytes:
         source, out = Path(folder, "in.bc"), Path(folder, "out.o")
         source.write_bytes(code.bitcode)
         level = code_level(target.triple, code.opt_level)
-        args = [f"-O{level}", "-filetype=obj", f"-mtriple={target.triple}", f"-mcpu={target.cpu}"]
+        args = [f"-O{level}", f"-mtriple={target.triple}", f"-mcpu={target.cpu}", str(source), "-o", str(out)]
         if target.features:
             args.append(f"-mattr={target.features}")
-        tools.run_tool(llc, [*args, str(source), "-o", str(out)], cwd=folder)
-        return out.read_bytes()
+        tools.run_tool(llc, ["-filetype=obj", *args], cwd=folder)
+        made = out.read_bytes()
+        if names_far_registers(target) and _most_registers(made) > far_registers.NEAR:
+            tools.run_tool(llc, ["-filetype=asm", *args], cwd=folder)
+            wrong = far_registers.misplaced(out.read_text(encoding="utf-8"))
+            if wrong is not None:
+                raise DSLCompileError(
+                    f"{llc} gives {wrong!r} other registers than it means, as LLVM 22.1.0 does with more than "
+                    f"{far_registers.NEAR} of them behind a barrier: compile with maxnreg={far_registers.NEAR}, or "
+                    "take a newer LLVM 22 (FLYDSL_COMPILE_LLC)"
+                )
+        return made

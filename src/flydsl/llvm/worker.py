@@ -16,8 +16,10 @@ def answer(request: Header, blobs: list[bytes]) -> Frame:
         return {}, [text.encode()]
     source = blobs[0].decode()
     if request["do"] == "assembly":
-        module = codegen.made_module(source, target, level, optimized=request["optimized"])
-        return {}, [codegen.emit_assembly(module, target.machine(level)).encode()]
+        # Of what the object was made of, which may have taken more than one attempt.
+        emit = codegen.names_far_registers(target)
+        code = codegen.compile_device(source, target, level, optimized=request["optimized"], emit=emit)
+        return {}, [code.asm.encode()]
     if request["do"] == "passes":
         module = codegen.load_module(source, target)
         pass_pipeline.run(module, target.machine(level), pass_pipeline.parse(request["pipeline"]))

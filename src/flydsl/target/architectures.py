@@ -17,6 +17,7 @@ FEATURES: dict[str, str] = {
     "rdna": "a chip of the RDNA line",
     "unified_registers": "vector and accumulation registers share one file",
     "word_aligned_vectors": "global memory is read and written in vectors that are aligned to a word",
+    "far_registers": "more than 256 vector registers, named with the help of s_set_vgpr_msb",
     "shared_scalar_registers": "the scalar registers of a SIMD are shared out among its waves",
     "buffer_bounds_select": "a buffer descriptor says whether offsets are checked",
     "buffer_wide_descriptor": "buffer descriptors of 57-bit addresses, whose last word has no format",
@@ -158,6 +159,7 @@ _GFX12 = _AMD | {
 _RDNA4 = _GFX12 | {"rdna", "buffer_bounds_select", "wmma_v2"}
 _CDNA5 = _GFX12 | {
     *("buffer_wide_descriptor", "wmma_v3", "wmma_scale", "tdm", "async_counter", "clusters", "permlane16_swap"),
+    "far_registers",
 }
 
 _GFX9_SIMD = Simd(10, 256, 4)

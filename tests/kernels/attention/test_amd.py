@@ -298,9 +298,9 @@ def bench():
 
 
 LOOPS = {
-    "bf16 on gfx942, d = 128": ("v_mfma_f32_16x16x16_bf16", 128, 1.45, 8),
+    "bf16 on gfx942, d = 128": ("v_mfma_f32_16x16x16_bf16", 128, 1.36, 8),
     "bf16 on gfx950, d = 128": ("v_mfma_f32_16x16x32_bf16", 64, 2.3, 8),
-    "fp8 on gfx950, d = 128": ("v_mfma_scale_f32_16x16x128_f8f6f4", 32, 8.2, 8),
+    "fp8 on gfx950, d = 128": ("v_mfma_scale_f32_16x16x128_f8f6f4", 32, 7.5, 8),
     "bf16 on gfx1201, d = 256": ("v_wmma_f32_16x16x16_bf16", 48, 2.25, 8),
 }
 """Instruction, how often it stands in the loop, vector instructions beside each, and loads of 16 bytes a lane."""

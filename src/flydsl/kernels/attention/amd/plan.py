@@ -42,6 +42,7 @@ def machine_for(target: GPUTarget, dtype: str, size: int, d: int, heads: int = 1
         form.wait,
         target.has("cvt_sr_bf16"),
         dies,
+        target.has("permlane32_swap"),
     )
 
 

@@ -16,7 +16,7 @@ from ..dropout import Drop, shares_of_lanes
 from ..plain import Extras, Kind, Sight, Steps
 from ..softmax import LOG2E
 from . import places
-from .softmax import add, folded, larger, narrowed, over_groups
+from .softmax import added, larger, largest, narrowed, over_groups
 from .tile import Cut, Machine, Tile
 
 LAZY = 8
@@ -90,7 +90,7 @@ class Products:
         for line in self.scores:
             for x in line:
                 x.fill(0.0)
-        items = [(t, r) for t in range(self.wide) for r in range(self.reader.key_items)]
+        items = self._items(self.wide, self.reader.key_items)
 
         def use(t: int, r: int, left: list[fx.Vector]) -> None:
             for o, x in enumerate(left, r * len(left)):
@@ -100,7 +100,7 @@ class Products:
         self._pipeline(items, lambda t, r: self.reader.key(base, t, r), use)
 
     def add_values(self, base: fx.Pointer, weights: list[list[fx.Vector]]) -> None:
-        items = [(j, r) for j in range(self.deep) for r in range(self.reader.value_items)]
+        items = self._items(self.deep, self.reader.value_items)
 
         def use(j: int, r: int, left: list[fx.Vector]) -> None:
             for o, x in enumerate(left, r * len(left)):
@@ -108,6 +108,12 @@ class Products:
                     self.multiply(self.sums[i][j], x, weights[i][o])
 
         self._pipeline(items, lambda j, r: self.reader.value(base, j, r), use)
+
+    def _items(self, sums: int, reads: int) -> list[tuple[int, int]]:
+        """Every sum with each of its reads. A product does not wait for the one right before it: that adds to the sums
+        of other rows, or where there are none, to other sums."""
+        together = 2 if self.high == 1 and sums % 2 == 0 else 1
+        return [(x + i, r) for x in range(0, sums, together) for r in range(reads) for i in range(together)]
 
     def _pipeline(
         self,
@@ -182,7 +188,7 @@ class Products:
         shares: list[fx.Float32] = []
         for i in range(self.high):
             values = [x.load() for x in self.scores[i]]
-            top = larger(over_groups(folded(values, larger, larger), m, larger), self.highest[i])
+            top = larger(over_groups(largest(values), m, larger), self.highest[i])
             if m.size == 2:
                 top = ((top - self.highest[i]) * factor > float(LAZY)).select(top, self.highest[i])
             # A row that has seen nothing yet has no weights at all.
@@ -192,7 +198,7 @@ class Products:
             down = LIFT - down if m.size == 1 else -down
             both = [fx.Vector.filled(run, x, fx.Float32) for x in (factor, down)]
             weights = [fx.exp2(fx.fma(x, *both), fastmath="fast") for x in values]
-            self.total[i] = fx.fma(self.total[i], share, folded(weights, add, add))
+            self.total[i] = fx.fma(self.total[i], share, added(weights))
             if self.kind.dropout:
                 key = begin + self.part * run
                 weights = [self._kept(x, key + 16 * t, 16 * i, drop) for t, x in enumerate(weights)]

@@ -15,24 +15,42 @@ from .tile import Machine
 Values = TypeVar("Values", fx.Float32, fx.Vector)
 
 
-def folded(
-    values: list[fx.Vector],
-    combine: Callable[[fx.Vector, fx.Vector], fx.Vector],
-    scalars: Callable[[fx.Float32, fx.Float32], fx.Float32],
-) -> fx.Float32:
-    """All elements combined, as a tree."""
+def added(values: list[fx.Vector]) -> fx.Float32:
+    """The sum of all elements, as a tree; two at once as long as there are two."""
     while len(values) > 1:
         rest = values[len(values) // 2 * 2 :]
-        values = [combine(a, b) for a, b in zip(values[::2], values[1::2], strict=False)] + rest
+        values = [add(a, b) for a, b in zip(values[::2], values[1::2], strict=False)] + rest
     one = values[0]
-    parts = [cast("fx.Float32", one[i]) for i in range(one.numel)]
+    while one.numel > 2:
+        half = one.numel // 2
+        parts = [[one[at + i] for i in range(half)] for at in (0, half)]
+        one = add(*(fx.Vector.from_elements(part, fx.Float32) for part in parts))
+    return add(cast("fx.Float32", one[0]), cast("fx.Float32", one[1]))
+
+
+def largest(values: list[fx.Vector]) -> fx.Float32:
+    """The largest of all elements, as a tree of threes: an instruction takes so many."""
+    parts = [cast("fx.Float32", x[i]) for x in values for i in range(x.numel)]
     while len(parts) > 1:
-        parts = [scalars(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+        threes = [parts[i : i + 3] for i in range(0, len(parts), 3)]
+        parts = [_largest_of(three) for three in threes]
     return parts[0]
+
+
+def _largest_of(values: list[fx.Float32]) -> fx.Float32:
+    found = values[0]
+    for x in values[1:]:
+        found = larger(found, x)
+    return found
 
 
 def over_groups(x: fx.Float32, machine: Machine, combine: Callable[[fx.Float32, fx.Float32], fx.Float32]) -> fx.Float32:
     """The values of the lanes that share a query, combined."""
+    if machine.swaps:
+        # Rows of 16 lanes change places in registers: both results together have each value and its other one.
+        for swap in (fx.rocdl.permlane16_swap, fx.rocdl.permlane32_swap):
+            x = combine(*swap(fx.Float32, x, x))
+        return x
     for i in range(machine.groups.bit_length() - 1):
         x = combine(x, fx.shuffle_xor(x, 16 << i, machine.lanes))
     return x
@@ -52,8 +70,10 @@ def narrowed(values: fx.Vector, dtype: type[fx.Numeric], machine: Machine) -> fx
     if dtype.width == 8:
         convert = fx.rocdl.cvt_pk_fp8_f32 if dtype is fx.Float8E4M3FN else fx.rocdl.cvt_pk_bf8_f32
         words: list[fx.Int32] = []
+        anything = fx.make_rmem_tensor(fx.make_layout(1, 1), fx.Int32)
         for i in range(0, values.numel, 4):
-            low = convert(fx.Int32, values[i], values[i + 1])
+            # The other half comes next: until then it has whatever its register had.
+            low = convert(fx.Int32, values[i], values[i + 1], anything[0])
             words.append(convert(fx.Int32, values[i + 2], values[i + 3], low, True))
         return fx.Vector.from_elements(words, fx.Int32).bitcast(dtype)
     if dtype is fx.Float16 or machine.rounds:
@@ -64,4 +84,4 @@ def narrowed(values: fx.Vector, dtype: type[fx.Numeric], machine: Machine) -> fx
     return fx.Vector.from_elements(pairs, fx.Int32).bitcast(dtype)
 
 
-__all__ = ["add", "folded", "larger", "narrowed", "over_groups"]
+__all__ = ["add", "added", "larger", "largest", "narrowed", "over_groups"]

@@ -29,6 +29,8 @@ class Machine(NamedTuple):
     """Pairs of f32 become bf16 by an instruction."""
     dies: int = 1
     """Dies with an L2 each, to which blocks are dealt in turn."""
+    swaps: bool = False
+    """Rows of 16 lanes change places by instructions on registers."""
 
     @property
     def groups(self) -> int:
