@@ -14,7 +14,7 @@ import flydsl.expr as fx
 from flydsl.errors import DSLTypeError, DSLValueError
 
 from .. import grids
-from ..rows.arrays import Given, HostArray, packed, type_name, type_of, vacant
+from ..rows.arrays import Given, HostArray, packed, stretches, type_name, type_of, vacant
 from ..rows.call import ALL, more_of
 from ..rows.lines import when
 from ..scalars import wholes
@@ -95,7 +95,8 @@ def cast(x: HostArray, dtype: object, *, stream: object = None) -> Given:
     count = math.prod(shape)
     if count:
         given: Given = packed(x)
-        cast_elements(given.reshape(-1), out.reshape(-1), count, **more_of(stream))
+        for some, old, new in stretches(count, given.reshape(-1), out.reshape(-1)):
+            cast_elements(old, new, some, **more_of(stream))
     return out
 
 
