@@ -24,6 +24,7 @@ BOUNDED = {
     "attention/wide/hopper.py": "attention_backward asks whether they fit",
     "attention/latent/hopper.py": "on_hopper asks whether they fit",
     "attention/values.py": "on_hopper asks whether they fit",
+    "axes/permute.py": "permute asks whether they fit, and spreads them where not",
     "matmul/few/slim_kernel.py": "who calls it asks whether they fit",
     "gemm_sm80.py": "on_ampere asks whether they fit",
     "gemm_cdna.py": "columns of an example: 8 million",

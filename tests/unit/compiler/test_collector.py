@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
 
 import pytest
 
@@ -22,21 +24,36 @@ def _is_in(generation: int, what: object) -> bool:
     return any(each is what for each in gc.get_objects(generation))
 
 
-def test_many_objects_are_looked_at_once():
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """What an import does to the table of modules."""
+    return lambda: monkeypatch.setitem(sys.modules, "a_module_of_this_test", ModuleType("a_module_of_this_test"))
+
+
+def test_many_objects_of_modules_are_looked_at_once(load: Callable[[], None]):
     with collector_off():
         assert not gc.isenabled()
+        load()
         kept = [[i] for i in range(40_000)]
     assert gc.isenabled() and _is_in(2, kept[0]) and _is_in(2, kept[-1])
 
 
-def test_few_objects_are_left_alone():
+def test_many_objects_without_modules_are_left_alone():
     with collector_off():
+        kept = [[i] for i in range(40_000)]
+    assert gc.isenabled() and not _is_in(2, kept[0])
+
+
+def test_few_objects_are_left_alone(load: Callable[[], None]):
+    with collector_off():
+        load()
         kept = [[i] for i in range(100)]
     assert gc.isenabled() and not _is_in(2, kept[0])
 
 
-def test_who_does_without_the_collector_keeps_doing_so():
+def test_who_does_without_the_collector_keeps_doing_so(load: Callable[[], None]):
     gc.disable()
     with collector_off():
+        load()
         kept = [[i] for i in range(40_000)]
     assert not gc.isenabled() and _is_in(0, kept[0])

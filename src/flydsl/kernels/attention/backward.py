@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from ..grids import fit as fit_a_grid
-from ..matmul.arrays import Array, HostArray, describe, empty, in_line, is_torch
+from ..matmul.arrays import Array, HostArray, describe, empty, in_line, is_torch, line
 from ..matmul.arrays import packed as one_piece
 from ..matmul.entry import target_of
 from ..matmul.workspace import scratch
@@ -100,7 +100,7 @@ def attention_backward(
         long, rows_q, rows_k = tiles * form.m, request.queries, request.keys
         batches_q, batches_k = (1 if packed else request.batches for packed in (packs, request.packed_k))
         lines = batches_q * request.heads
-        sums = empty(q, (lines * long * form.sums.room,), "float32", "attention_backward")
+        sums = line(q, lines * long * form.sums.room, "float32", "attention_backward")
         turns = _zeros(q, (lines * tiles * 2,)) if form.ordered else None
         sides = scratch(q, "attention sides", lines * 2 * long, "float32", stream)
         steps = [s for name in ("q", "k", "v", "out", "grad") for s in engine_strides(known[name], packed[name])]

@@ -7,6 +7,7 @@ memory, so that both sides are read and written along their rows; or rows that a
 from __future__ import annotations
 
 import math
+import typing
 from collections.abc import Sequence
 
 import flydsl.compiler as flyc
@@ -14,7 +15,7 @@ import flydsl.expr as fx
 from flydsl.errors import DSLTypeError, DSLValueError
 
 from .. import grids
-from ..rows.arrays import Given, HostArray, packed, type_name, type_of, vacant
+from ..rows.arrays import Given, HostArray, packed, stretches, type_name, type_of, vacant
 from ..rows.call import ALL, more_of
 from ..rows.lines import when
 from ..scalars import wholes
@@ -27,15 +28,21 @@ TYPES = tuple(name for name in ALL if not name.startswith("float8"))
 
 
 @flyc.kernel
-def turn_kernel(x: fx.Tensor, out: fx.Tensor, batches: fx.Int32, m: fx.Int32, n: fx.Int32):
-    """A tile's rows are one element longer, so that its columns touch every bank once."""
+def turn_kernel(x: fx.Tensor, out: fx.Tensor, batches: fx.Int32 | None, m: fx.Int32, n: fx.Int32):
+    """A tile's rows are one element longer, so that its columns touch every bank once.
+
+    `batches` are told where a grid has no directions for rows and matrices: then each thread divides, which is a
+    quarter of what it does otherwise for its four elements.
+    """
     held = fx.SharedAllocator().allocate(fx.Array[x.dtype, TILE * (TILE + 1), 16]).peek()
     tile = held.view(fx.make_layout((TILE, TILE), (TILE + 1, 1)))
     at, part = fx.thread_idx.x % TILE, fx.thread_idx.x // TILE
-    beside = fx.ceildiv(n, TILE)
-    row, column, batch = fx.block_idx.x // beside * TILE, fx.block_idx.x % beside * TILE, grids.number()
-    # Blocks of no matrix have no rows.
-    m = (batch < batches).select(m, fx.Int32(0))
+    row, column, batch = fx.block_idx.y * TILE, fx.block_idx.x * TILE, fx.block_idx.z
+    if fx.const_expr(batches is not None):
+        beside = fx.ceildiv(n, TILE)
+        row, column, batch = fx.block_idx.x // beside * TILE, fx.block_idx.x % beside * TILE, grids.number()
+        # Blocks of no matrix have no rows.
+        m = (batch < typing.cast("fx.Int32", batches)).select(m, fx.Int32(0))
     for j in fx.range_constexpr(TILE // ROWS):
         r = part + j * ROWS
         if (row + r < m) & (column + at < n):
@@ -54,12 +61,15 @@ def turn(
     batch: fx.Int32,
     m: fx.Int32,
     n: fx.Int32,
+    spread: fx.Constexpr[bool] = False,
     stream: fx.Stream = fx.Stream(None),
 ):
-    """out[i, k, j] = x[i, j, k]."""
-    turn_kernel(x, out, batch, m, n).launch(
-        grid=(fx.ceildiv(n, TILE) * fx.ceildiv(m, TILE), *grids.spread(batch)), block=TILE * ROWS, stream=stream
-    )
+    """out[i, k, j] = x[i, j, k]; rows and matrices are `spread` where a grid has no direction for either."""
+    beside, below = fx.ceildiv(n, TILE), fx.ceildiv(m, TILE)
+    turn_kernel(x, out, batch if spread else None, m, n).launch(
+        grid=(beside * below, *grids.spread(batch)) if spread else (beside, below, batch), block=TILE * ROWS,
+        stream=stream,
+    )  # fmt: skip
 
 
 @flyc.kernel
@@ -95,7 +105,8 @@ def cast(x: HostArray, dtype: object, *, stream: object = None) -> Given:
     count = math.prod(shape)
     if count:
         given: Given = packed(x)
-        cast_elements(given.reshape(-1), out.reshape(-1), count, **more_of(stream))
+        for some, old, new in stretches(count, given.reshape(-1), out.reshape(-1)):
+            cast_elements(old, new, some, **more_of(stream))
     return out
 
 
@@ -125,7 +136,8 @@ def permute(x: HostArray, axes: Sequence[int], *, stream: object = None) -> Give
     if merged[-2:] == [rank - 1, rank - 2] and merged[:-2] == list(range(rank - 2)):
         m, n = extents[-2:]
         batch = math.prod(extents[:-2])
-        turn(given.reshape(batch, m, n), out.reshape(batch, n, m), batch, m, n, **more_of(stream))
+        spread = not grids.fit(-(-m // TILE), batch)
+        turn(given.reshape(batch, m, n), out.reshape(batch, n, m), batch, m, n, spread, **more_of(stream))
     else:
         # More than one pair changes places: the array's own library copies.
         out[...] = last(x, order)

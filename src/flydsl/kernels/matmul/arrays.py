@@ -22,7 +22,7 @@ TYPES = {
 SIZES = {**TYPES, "float64": 8, "uint8": 1}
 """The same of all operations."""
 LONGEST = 2**31 - 2**16
-"""Elements of a line, some less than an extent can be."""
+"""Elements of a line, some less than an extent can be: whole blocks of any kind."""
 _CLASSES = {
     "Float16": "float16", "BFloat16": "bfloat16", "Float32": "float32", "Float8E4M3FN": "float8_e4m3fn",
     "Float8E5M2": "float8_e5m2", "Float8E4M3FNUZ": "float8_e4m3fnuz", "Float8E5M2FNUZ": "float8_e5m2fnuz",
@@ -181,6 +181,12 @@ def in_line(x: HostArray) -> HostArray:
     return strided(x, (more + 1, reach - more * step), (step, 1))
 
 
+def line(like: HostArray, elements: int, dtype: str, what: str) -> HostArray:
+    """Fresh memory for so many elements, as `in_line` hands it over."""
+    made = empty(like, (elements,), dtype, what)
+    return made if elements <= LONGEST else in_line(made)
+
+
 def strided(x: HostArray, shape: tuple[int, ...], strides: tuple[int, ...]) -> HostArray:
     """Memory from an array's first element on as another array, strides in elements."""
     if is_torch(x):
@@ -213,5 +219,5 @@ def empty(like: HostArray, shape: Sequence[int], dtype: str, what: str = "matmul
 
 __all__ = [
     "TYPES", "Array", "HostArray", "TorchArray", "address", "array_key", "describe", "empty", "environment_key",
-    "in_line", "is_strided", "is_torch", "packed", "strided", "type_name",
+    "in_line", "is_strided", "is_torch", "line", "packed", "strided", "type_name",
 ]  # fmt: skip

@@ -13,7 +13,8 @@ from flydsl.compiler.call.placement import torch_stream_accessor
 
 from ...runtime.objects import current_stream, entered, stream_handle
 from ...target import on_host
-from .arrays import HostArray, TorchArray, is_torch
+from . import arrays
+from .arrays import HostArray, TorchArray, in_line, is_torch
 
 _kept: dict[object, dict[object, TorchArray]] = {}
 """By `_place`, then by what it is for and its type."""
@@ -33,8 +34,14 @@ def scratch(like: HostArray, what: str, elements: int, dtype: str, stream: objec
     On a GPU they are kept for the next launch of the same thread in the same stream, which cannot start before this one
     is done with them: launches of several threads may come by turns, also between two kernels of one. `zero` ones must
     be left as they were found. A graph that is being captured gets memory of its own, since it may be replayed
-    anywhere; zeros come from a store, so that no replay has to clear them.
+    anywhere; zeros come from a store, so that no replay has to clear them. What is too long for a line is several.
     """
+    found = _scratch(like, what, elements, dtype, stream, zero)
+    return found if found.shape[0] <= arrays.LONGEST else in_line(found)
+
+
+def _scratch(like: HostArray, what: str, elements: int, dtype: str, stream: object, zero: bool) -> HostArray:
+    """In one line, however long."""
     if not is_torch(like):
         import numpy as np
 
@@ -133,7 +140,7 @@ def repeated_scratch(like: TorchArray, nbytes: int) -> Callable[[], TorchArray]:
             kept = None if here is None else here.get(kind)
             if kept is not None and kept.numel() >= nbytes:
                 return kept
-        return cast("TorchArray", scratch(example, kind[0], nbytes, kind[1], None))
+        return cast("TorchArray", _scratch(example, kind[0], nbytes, kind[1], None, False))
 
     return find
 

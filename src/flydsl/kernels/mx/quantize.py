@@ -12,7 +12,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLTypeError, DSLValueError
 
-from ..rows.arrays import Given, HostArray, describe, matrix, packed, shaped, type_name, vacant, vector
+from ..rows.arrays import Given, HostArray, describe, matrix, packed, shaped, stretches, type_name, vacant, vector
 from ..rows.call import arrays_only, described, dtype_of, more_of, recall
 from ..rows.form import WARP, Form, form_of
 from ..rows.lines import Lines, Place, when
@@ -225,9 +225,8 @@ def dequantize_mx(
     shaped(op, "codes", describe(op, "codes", codes, ("uint8",)), (*found.shape[:-1], size), "scales")
     out: Given = vacant(codes, (*found.shape[:-1], n), wanted)
     flat = vector(out)
-    count: int = flat.shape[0]
-    if count:
-        mx_values(vector(codes), vector(scales), flat, count, kind, **more_of(stream))
+    for some, code, scale, value in stretches(flat.shape[0], vector(codes), vector(scales), flat):
+        mx_values(code, scale, value, some, kind, **more_of(stream))
     return out
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 from flydsl.errors import DSLTypeError, DSLValueError
 
+from ..matmul import arrays
 from ..matmul.arrays import Array, HostArray, TorchArray, address, is_strided, is_torch, packed, type_name
 
 FLOATS = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
@@ -84,6 +86,18 @@ def _step(x: HostArray) -> int:
     return x.stride()[-1] if is_torch(x) else x.strides[-1] // x.itemsize
 
 
+def stretches(count: int, *lines: Given) -> list[tuple[Any, ...]]:
+    """Lines that have so many elements, or as many for each of these, in parts: counts of at most what an extent has
+    room for, with their lines."""
+    if 0 < count <= arrays.LONGEST:
+        return [(count, *lines)]
+    ends = [*range(0, count, arrays.LONGEST), count]
+    return [
+        (last - first, *(x[first * x.shape[0] // count : last * x.shape[0] // count] for x in lines))
+        for first, last in pairwise(ends)
+    ]
+
+
 def is_view(made: HostArray, x: HostArray) -> bool:
     """Whether `matrix` found the same memory."""
     return 0 in x.shape or address(made) == address(x)
@@ -110,5 +124,5 @@ def zeros(like: HostArray, shape: Sequence[int], dtype: str) -> HostArray:
 
 __all__ = [
     "FLOATS", "INDICES", "Array", "Given", "HostArray", "TorchArray", "address", "describe", "is_torch", "is_view",
-    "matrix", "packed", "same_place", "shaped", "type_name", "type_of", "vacant", "vector", "zeros",
+    "matrix", "packed", "same_place", "shaped", "stretches", "type_name", "type_of", "vacant", "vector", "zeros",
 ]  # fmt: skip
