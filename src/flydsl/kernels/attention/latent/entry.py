@@ -170,7 +170,7 @@ def _check(
     values = keys._replace(shape=(*keys.shape[:3], dv))
     maybe = [None if x is None else described(n, x, _NAME) for n, x in (("block_table", table), ("seqlens_k", used))]
     factors = None if descale is None else described("descale", descale, _NAME)
-    if factors is not None and len(factors.shape) == 1 and factors.shape[0] > 1:
+    if factors is not None and len(factors.shape) == 1 and factors.shape[0] != 1:
         factors = factors._replace(shape=(*factors.shape, 1), strides=(*factors.strides, 1))
     request = check(
         known[0], keys, values, causal, None, scale, None, table=maybe[0], used_k=maybe[1],
