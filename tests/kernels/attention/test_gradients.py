@@ -156,6 +156,23 @@ def test_operator_is_one_that_torch_knows(rng: np.random.Generator, emulate):
     torch.testing.assert_close(out.double(), oracle(q, k, v, causal=True)[0], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(("asked", "everywhere"), [(False, False), (True, False), (False, True)])
+def test_order_is_asked_for(asked: bool, everywhere: bool, emulate, monkeypatch: pytest.MonkeyPatch):
+    """By a call, or by torch for all operators."""
+    emulate("native")
+    operators, seen = importlib.import_module("flydsl.kernels.attention.operators"), []
+
+    def gradient(*given: torch.Tensor, deterministic: bool, **_: object) -> tuple[torch.Tensor, ...]:
+        seen.append(deterministic)
+        return tuple(map(torch.zeros_like, given[1:4]))
+
+    monkeypatch.setattr(operators, "attention_backward", gradient)
+    monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: everywhere)
+    q = torch.zeros(1, 2, 1, 8, requires_grad=True)
+    flash_attn_func(q, q, q, deterministic=asked).sum().backward()
+    assert seen == [asked or everywhere]
+
+
 @pytest.mark.parametrize(("queries", "keys"), [(0, 3), (2, 0), (0, 0)])
 def test_gradients_of_nothing(queries: int, keys: int, emulate):
     """Whatever strides torch has for arrays without elements."""
@@ -174,6 +191,8 @@ def test_refused(emulate):
         attention_backward(x[:, :2], x, x, x, out, lse)
     with pytest.raises(DSLValueError, match="lse is float32"):
         attention_backward(x, x, x, x, out, lse[:, :1])
+    with pytest.raises(DSLValueError, match="lse is contiguous"):
+        attention_backward(x, x, x, x, out, lse.mT.contiguous().mT)
     with pytest.raises(DSLTypeError, match="no gradients of fp8"):
         y = x.to(torch.float8_e4m3fn)
         attention_backward(x, y, y, y, out, lse)
