@@ -7,13 +7,13 @@ tracers, function transforms, tensors that are more than memory) must see the op
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar, cast
+from collections.abc import Callable
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor
 
-from flydsl.errors import DSLTypeError
+from flydsl.kernels.tangents import forward_mode
 
 R = TypeVar("R")
 Setup = Callable[..., None]
@@ -22,17 +22,7 @@ VALUES = frozenset((float, int, bool, str, type(None)))
 _STRIDED = torch.strided
 
 
-class _Dual(Protocol):
-    tangent: Tensor | None
-
-
-class _ForwardMode(Protocol):
-    _current_level: int
-
-    def unpack_dual(self, tensor: Tensor) -> _Dual: ...
-
-
-_forward_mode = cast("_ForwardMode", torch.autograd.forward_ad)
+_forward_mode = forward_mode()
 
 
 def _yes(*_: object) -> bool:
@@ -77,14 +67,6 @@ def is_memory(x: Tensor) -> bool:
     return x.layout is _STRIDED and not x.is_meta and _unwrap_if_dead(x) is x
 
 
-def refuse_tangents(name: str, args: Sequence[object]) -> None:
-    """A custom operator lets the tangent of a dual tensor fall; the derivative would be 0 without a word."""
-    if _forward_mode._current_level < 0:  # pyright: ignore[reportPrivateUsage]
-        return
-    if any(isinstance(x, Tensor) and _forward_mode.unpack_dual(x).tangent is not None for x in args):
-        raise DSLTypeError(f"flydsl::{name} has no derivative in forward mode; use torch.autograd.grad")
-
-
 def gradient_of(
     name: str, function: Callable[..., R], backward: Callable[..., object], setup: Setup
 ) -> Callable[..., R]:
@@ -106,4 +88,4 @@ def gradient_of(
     return cast("Callable[..., R]", getattr(short, "apply"))  # noqa: B009 - its type is not known
 
 
-__all__ = ["VALUES", "gradient_of", "is_memory", "refuse_tangents", "unseen", "watched"]
+__all__ = ["VALUES", "gradient_of", "is_memory", "unseen", "watched"]

@@ -12,8 +12,9 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from flydsl.errors import DSLValueError
+from flydsl.kernels.tangents import refuse_tangents
 
-from .eager import VALUES, gradient_of, is_memory, refuse_tangents, watched
+from .eager import VALUES, gradient_of, is_memory, watched
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -184,6 +186,35 @@ def test_nothing_to_attend_to(small):
     assert torch.equal(out, torch.zeros_like(q)) and torch.isneginf(lse).all()
     assert attention(q[:, :0], q, q).shape == (2, 0, 2, 64)
     assert attention(q[:0], q[:0], q[:0]).shape == (0, 3, 2, 64)
+    out = torch.empty(1).as_strided((2, 0, 2, 64), (0, 0, 0, 0)).bfloat16().as_strided((2, 0, 2, 64), (0, 0, 0, 0))
+    assert attention(q[:, :0], q, q, out=out) is out
+
+
+@pytest.mark.parametrize("arch", ["native", "sm_80", "sm_90a", "gfx942"])
+def test_sinks_that_are_none(arch: str, rng: np.random.Generator, small, emulate):
+    """A sink of minus infinity is none: a row that sees nothing has no sum at all then, else the sink alone."""
+    emulate(arch)
+    q, k, v = arrays(rng, 2, 3, 2, 2, 1, 32, 32)
+    sinks, used = torch.tensor([-math.inf, 0.5]), torch.tensor([2, 0], dtype=torch.int32)
+    out, lse = attention(q, k, v, causal=True, sinks=sinks, seqlens_k=used, return_lse=True)
+    compare((out[:1], lse[:1]), q[:1], k[:1], v[:1], causal=True, sinks=sinks)
+    assert torch.equal(out[1], torch.zeros_like(out[1]))
+    assert torch.isneginf(lse[:, 0].masked_fill(torch.tensor([[False, True, True], [False] * 3]), -math.inf)).all()
+    torch.testing.assert_close(lse[1, 1], torch.full((3,), 0.5))
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_rows_of_no_sequence(repeats: int, rng: np.random.Generator, emulate):
+    """Behind the last packed sequence: they attend to nothing, also in calls like one before."""
+    emulate("native")
+    q, starts = random(rng, 9, 1, 8, dtype=torch.float32), torch.tensor([0, 2, 6], dtype=torch.int32)
+    for _ in range(repeats):
+        out = torch.full_like(q, math.nan)
+        found, lse = attention(q, q, q, cu_seqlens_q=starts, cu_seqlens_k=starts, out=out, return_lse=True)
+    assert torch.equal(found[6:], torch.zeros(3, 1, 8)) and torch.isneginf(lse[:, 6:]).all()
+    assert not torch.isnan(found).any() and torch.isfinite(lse[:, :6]).all()
+    plain = attention(q.numpy(), q.numpy(), q.numpy(), cu_seqlens_q=starts.numpy(), cu_seqlens_k=starts.numpy())
+    assert np.array_equal(plain, found.numpy())
 
 
 def test_every_tile_can_be_built():

@@ -145,9 +145,7 @@ def test_masks(rng: np.random.Generator, emulate):
 def test_operator_is_one_that_torch_knows(rng: np.random.Generator, emulate):
     emulate("native")
     q, k, v = (random(rng, 1, s, 2, 8, dtype=torch.float32).requires_grad_() for s in (3, 5, 5))
-    from flydsl.kernels.attention.torch_ops import operators
-
-    operators()
+    importlib.import_module("flydsl.kernels.attention.operators")
     torch.library.opcheck(torch.ops.flydsl.attention.default, (q, k, v, None, None, True, -1, -1, 0.3, 0.0, 0.0))
     cu = (torch.tensor(x, dtype=torch.int32) for x in ([0, 1, 3], [0, 3, 5]))
     packed = [x[0].detach().requires_grad_() for x in (q, k, v)]
@@ -156,6 +154,23 @@ def test_operator_is_one_that_torch_knows(rng: np.random.Generator, emulate):
     )
     out = flash_attn_func(q, k, v, causal=True)
     torch.testing.assert_close(out.double(), oracle(q, k, v, causal=True)[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("asked", "everywhere"), [(False, False), (True, False), (False, True)])
+def test_order_is_asked_for(asked: bool, everywhere: bool, emulate, monkeypatch: pytest.MonkeyPatch):
+    """By a call, or by torch for all operators."""
+    emulate("native")
+    operators, seen = importlib.import_module("flydsl.kernels.attention.operators"), []
+
+    def gradient(*given: torch.Tensor, deterministic: bool, **_: object) -> tuple[torch.Tensor, ...]:
+        seen.append(deterministic)
+        return tuple(map(torch.zeros_like, given[1:4]))
+
+    monkeypatch.setattr(operators, "attention_backward", gradient)
+    monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: everywhere)
+    q = torch.zeros(1, 2, 1, 8, requires_grad=True)
+    flash_attn_func(q, q, q, deterministic=asked).sum().backward()
+    assert seen == [asked or everywhere]
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(0, 3), (2, 0), (0, 0)])
@@ -176,6 +191,8 @@ def test_refused(emulate):
         attention_backward(x[:, :2], x, x, x, out, lse)
     with pytest.raises(DSLValueError, match="lse is float32"):
         attention_backward(x, x, x, x, out, lse[:, :1])
+    with pytest.raises(DSLValueError, match="lse is contiguous"):
+        attention_backward(x, x, x, x, out, lse.mT.contiguous().mT)
     with pytest.raises(DSLTypeError, match="no gradients of fp8"):
         y = x.to(torch.float8_e4m3fn)
         attention_backward(x, y, y, y, out, lse)
@@ -188,7 +205,7 @@ def test_refused(emulate):
         with pytest.raises((DSLTypeError, DSLValueError), match="seed is"):
             attention(x, x, x, dropout=0.5, seed=seed)  # pyright: ignore[reportArgumentType]
     with pytest.raises(DSLValueError, match="enable_gqa"):
-        scaled_dot_product_attention(x, x[:, :1], x[:, :1])
+        scaled_dot_product_attention(x, x[:, :2], x[:, :2])
 
 
 @pytest.mark.covering

@@ -256,3 +256,13 @@ def test_what_can_be_built():
     assert problem(Latent(192, 128, 48, 2, raw=2)) is not None
     assert problem(Latent(576, 512, 64, 2, raw=2, held=24)) is None
     assert problem(Latent(576, 128, 32, 3, raw=2, held=24)) is not None
+
+
+@pytest.mark.parametrize("batches", [0, 1, 2])
+def test_a_factor_for_each_sequence(batches: int, emulate):
+    """However many sequences there are, none among them."""
+    emulate("native")
+    kv = torch.ones(batches, 3, 32).to(torch.float8_e4m3fn)
+    factors = torch.arange(1.0, batches + 1)
+    out = mla_decode(torch.zeros(batches, 1, 2, 32), kv, dv=32, descale=factors)
+    torch.testing.assert_close(out, factors.reshape(-1, 1, 1, 1).expand(out.shape))

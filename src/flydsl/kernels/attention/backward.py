@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from ..grids import fit as fit_a_grid
-from ..matmul.arrays import Array, HostArray, describe, empty, in_line, is_torch, line
+from ..matmul.arrays import Array, HostArray, empty, in_line, is_torch, line
 from ..matmul.arrays import packed as one_piece
 from ..matmul.entry import target_of
 from ..matmul.workspace import scratch
@@ -15,7 +15,7 @@ from .calls import Launch, batch_of_slopes, engine_strides, engine_takes, steps_
 from .dropout import numbers_of
 from .entry import Filled
 from .lengths import longest
-from .request import FP8, HALF, Request, check, fail, wrong_type
+from .request import FP8, HALF, Request, check, described, fail, wrong_type
 from .tile import SHARED_BYTES
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def attention_backward(
     array([0.5, 0.5], dtype=float32)
     """
     named = {"q": q, "k": k, "v": v, "grad": grad, "out": out, "lse": lse}
-    known = {name: describe(name, x, "attention_backward") for name, x in named.items()}
+    known = {name: described(name, x, "attention_backward") for name, x in named.items()}
     drop = numbers_of(dropout, seed)
     request = check(
         known["q"], known["k"], known["v"], causal, window, scale, softcap, _maybe("bias", bias),
@@ -67,7 +67,7 @@ def attention_backward(
         sinks=_maybe("sinks", sinks), dropout=drop[1] > 0,
     )  # fmt: skip
     _check(request, known)
-    queries, keys, _ = longest(request, cu_seqlens_q, cu_seqlens_k, None, None)
+    queries, keys, *_ = longest(request, cu_seqlens_q, cu_seqlens_k, None, None)
     dq, dk, dv = (empty(q, x.shape, x.dtype, "attention_backward") for x in (request.q, request.k, request.v))
     empties = 0 in request.shape or 0 in request.k.shape
     if empties or request.packed_q or request.packed_k:
@@ -222,7 +222,7 @@ def _on_hopper(request: Request, known: dict[str, Array]) -> bool:
 
 
 def _maybe(name: str, x: HostArray | None) -> Array | None:
-    return None if x is None else describe(name, x, "attention_backward")
+    return None if x is None else described(name, x, "attention_backward")
 
 
 def _zeros(like: HostArray, shape: tuple[int, ...]) -> HostArray:

@@ -14,7 +14,7 @@ import flydsl.expr as fx
 from flydsl.expr.nvgpu.target import trace_target
 
 from .plan import FEW
-from .softmax import LN2, LOG2E
+from .softmax import LN2, LOG2E, finite
 from .walk import Lengths, picked, pointer_of
 
 WARPS = 4
@@ -106,7 +106,7 @@ def combine_parts(
         for i in fx.range_constexpr(1, WARPS):
             top = fx.maximumf(top, tops[i])
         top, sink = with_sink(top, sinks, at // queries % heads)
-        height = (top == float("-inf")).select(fx.Float32(0.0), top)
+        height = finite(top)
         total, mine = fx.exp2(sink - height), fx.Float32(0.0)
         for i in fx.range_constexpr(WARPS):
             weight = fx.exp2(tops[i] - height)
@@ -123,7 +123,7 @@ def combine_parts(
             column = first + lane * COLUMNS
             own, total, sums = gather(parts, heights, dv, at, column, lane, fx.Int32(0), 1, splits, rows)
             top, sink = with_sink(own, sinks, at // queries % heads)
-            height = (top == float("-inf")).select(fx.Float32(0.0), top)
+            height = finite(top)
             weight = fx.exp2(own - height)
             total = fx.exp2(sink - height) + weight * total
             share = finished(lse, top, height, total, at, (lane == 0) & (first == 0)) * weight
@@ -160,7 +160,7 @@ def gather(
         top = fx.maximumf(top, mine[i])
     for i in fx.range_constexpr(5):
         top = fx.maximumf(top, fx.shuffle_xor(top, 1 << i, LANES))
-    height = (top == float("-inf")).select(fx.Float32(0.0), top)
+    height = finite(top)
     weights = [fx.exp2(x - height) for x in mine]
     total = weights[0]
     for i in fx.range_constexpr(1, FEW // LANES):

@@ -10,7 +10,7 @@ import flydsl.expr as fx
 
 from ..matmul.sm90.out import swizzle
 from .dropout import Drop, in_columns
-from .softmax import LN2, LOG2E, Scale, look, of_rows, over_quad, rescale, rescale_if_needed, tanh, weigh
+from .softmax import LN2, LOG2E, Scale, finite, look, of_rows, over_quad, rescale, rescale_if_needed, tanh, weigh
 from .tile import Form, Tile, span
 from .walk import Numbers, Places, Work
 
@@ -379,7 +379,7 @@ def finalize(
             sink = fx.Float32(cast("fx.Pointer", sinks)[work.head]) * LOG2E
             above = fx.maxnumf(none.select(sink, height), sink)
             weight = fx.exp2(none.select(fx.Float32(0.0), height - above))
-            total = total * weight + fx.exp2(sink - above)
+            total = total * weight + fx.exp2(sink - finite(above))
             height = above
             none = total == 0.0
         weight = weight * me.grow * 2.0 ** -lift_of(me.tile)

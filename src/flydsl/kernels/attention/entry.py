@@ -13,7 +13,6 @@ from ..matmul.arrays import (
     TorchArray,
     address,
     array_key,
-    describe,
     empty,
     environment_key,
     packed,
@@ -25,7 +24,7 @@ from ..scalars import flag
 from .calls import Given, Run, decide
 from .dropout import numbers_of
 from .lengths import longest
-from .request import Request, check, fail, number, window_of, wrong_type
+from .request import Request, check, described, fail, number, window_of, wrong_type
 
 _decided: dict[object, Decision] = {}
 _MOST = 4096
@@ -77,7 +76,7 @@ def attention(
     `dropout` is the share of weights that are dropped, by `seed`; the others grow in its place.
 
     With `return_lse` the logarithm of the sum of exponentials comes too, (batch, heads, queries) or (heads, rows). A
-    query that sees nothing gives 0 and minus infinity.
+    query that sees nothing gives 0 and minus infinity, and so do rows behind the last packed sequence.
 
     >>> q = np.zeros((1, 2, 1, 8), "f4")
     >>> v = np.arange(16, dtype="f4").reshape(1, 2, 1, 8)
@@ -114,7 +113,7 @@ def attention(
         )  # fmt: skip
     else:
         request = known.request
-    queries, keys, share = longest(request, cu_seqlens_q, cu_seqlens_k, seqlens_k, block_table)
+    queries, keys, share, rows = longest(request, cu_seqlens_q, cu_seqlens_k, seqlens_k, block_table)
     given = out is not None
     if out is None:
         out = empty(q, request.shape, request.out_dtype, _NAME)
@@ -132,6 +131,8 @@ def attention(
         check_apart(address(out), known.reach, zip(_READ, arrays[:-1], known.reaches, strict=True), _NAME)
     lse = empty(q, request.lse_shape, "float32", _NAME) if return_lse else None
     if 0 not in request.shape:
+        if rows is not None:
+            _clear(cast("Filled", out), cast("Filled | None", lse), rows)
         if 0 in request.k.shape:
             _fill(cast("Filled", out), cast("Filled | None", lse), sinks)
         else:
@@ -161,13 +162,15 @@ def _repeat(known: Decision, q: TorchArray, return_lse: bool) -> Callable[..., A
         q: Any, k: Any, v: Any, bias: Any, alibi: Any, sinks: Any, cu_q: Any, cu_k: Any, table: Any, used: Any,
         of_q: Any, of_k: Any, of_v: Any, out: Any,
     ) -> Any:  # fmt: skip
-        queries, keys, share = longest(request, cu_q, cu_k, used, table) if counted else whole
+        queries, keys, share, rows = longest(request, cu_q, cu_k, used, table) if counted else whole
         if out is None:
             out = fresh()
         else:
             read = q, k, v, bias, alibi, sinks, cu_q, cu_k, table, used, of_q, of_k, of_v
             check_apart(out.data_ptr(), reach, zip(_READ, read, reaches, strict=True), _NAME)
         lse = None if fresh_lse is None else fresh_lse()
+        if rows is not None:
+            _clear(out, lse, rows)
         run(
             Given(q, k, v, out, lse, bias, alibi, sinks, cu_q, cu_k, used, table, (of_q, of_k, of_v), none, share),
             queries, keys, None,
@@ -195,7 +198,14 @@ class Decision(NamedTuple):
 class Filled(Protocol):
     """An array that is written as a whole."""
 
-    def __setitem__(self, at: EllipsisType, value: object, /) -> None: ...
+    def __setitem__(self, at: EllipsisType | slice | tuple[EllipsisType, slice], value: object, /) -> None: ...
+
+
+def _clear(out: Filled, lse: Filled | None, rows: int) -> None:
+    """Behind the last packed sequence there are rows of none, which attend to nothing."""
+    out[rows:] = 0
+    if lse is not None:
+        lse[..., rows:] = float("-inf")
 
 
 def _fill(out: Filled, lse: Filled | None, sinks: HostArray | None) -> None:
@@ -206,7 +216,7 @@ def _fill(out: Filled, lse: Filled | None, sinks: HostArray | None) -> None:
 
 
 def _describe(name: str, x: HostArray) -> Array:
-    return describe(name, x, _NAME)
+    return described(name, x, _NAME)
 
 
 def _maybe(name: str, x: HostArray | None) -> Array | None:
@@ -230,6 +240,8 @@ def _check_out(request: Request, out: Array) -> None:
         raise wrong_type(f"out is {request.out_dtype}, got {out.dtype}")
     if out.device != request.q.device:
         raise fail(f"q is on {request.q.device} and out on {out.device}")
+    if 0 in out.shape:
+        return
     reach = 1
     for stride, extent in sorted((s, e) for s, e in zip(out.strides, out.shape, strict=True) if e > 1):
         if stride < reach:

@@ -23,6 +23,8 @@ class Longest(NamedTuple):
     keys: int
     share: float | None = 1.0
     """The mean of their keys, of the most, in sixteenths; None while a graph is captured, which knows of no lengths."""
+    rows: int | None = None
+    """Of packed queries, those that a sequence has; None for all, and while a graph is captured."""
 
 
 class Seen(NamedTuple):
@@ -116,13 +118,13 @@ def _counted(arrays: Sequence[HostArray]) -> bool:
 def _read(
     request: Request, cu_q: HostArray | None, cu_k: HostArray | None, used_k: HostArray | None, table: HostArray | None
 ) -> Longest:
-    queries, keys, share = request.queries, request.keys, 1.0
+    queries, keys, share, rows = request.queries, request.keys, 1.0, None
     if cu_q is not None:
-        queries = _packed("cu_seqlens_q", cu_q, "q", queries)
+        queries, rows = _packed("cu_seqlens_q", cu_q, "q", queries)
     rooms: list[int] | None = None
     if cu_k is not None:
         found = numbers_in(cu_k)
-        keys = _packed("cu_seqlens_k", cu_k, "k", keys)
+        keys, _ = _packed("cu_seqlens_k", cu_k, "k", keys)
         rooms = None if found is None else [b - a for a, b in zip(found, found[1:], strict=False)]
         share = None if rooms is None else _share(rooms)
     if used_k is not None:
@@ -136,7 +138,7 @@ def _read(
             if table is not None:
                 _pages(table, counts, request.page, request.k.shape[0])
             keys = max(counts, default=0)
-    return Longest(queries, keys, share)
+    return Longest(queries, keys, share, rows)
 
 
 def _share(counts: Sequence[int]) -> float:
@@ -145,13 +147,15 @@ def _share(counts: Sequence[int]) -> float:
     return 1.0 if not most or sum(counts) == most else min(15, round(16 * sum(counts) / most)) / 16
 
 
-def _packed(name: str, cu: HostArray, of: str, rows: int) -> int:
+def _packed(name: str, cu: HostArray, of: str, rows: int) -> tuple[int, int | None]:
+    """The longest sequence, and how many of the rows are in one; None if all are, or nobody knows."""
     found = numbers_in(cu)
     if found is None:
-        return rows
+        return rows, None
     if not found or found[0] != 0 or any(b < a for a, b in zip(found, found[1:], strict=False)) or found[-1] > rows:
         raise fail(f"{name} rises from 0 to at most the {rows} rows of {of}, got {found[:8]}{'...' * (len(found) > 8)}")
-    return max((b - a for a, b in zip(found, found[1:], strict=False)), default=0)
+    most = max((b - a for a, b in zip(found, found[1:], strict=False)), default=0)
+    return most, None if found[-1] == rows else found[-1]
 
 
 def _pages(table: HostArray, counts: list[int], page: int, pages: int) -> None:

@@ -16,7 +16,7 @@ from flydsl.target import GPUTarget
 from .. import grids
 from .dropout import Drop, shares_of
 from .plain import Extras, Kind, Sight, Steps, changed, key_place, offset
-from .softmax import LN2, LOG2E
+from .softmax import LN2, LOG2E, finite
 from .walk import pointer_of
 
 ROWS, WAVES = 64, 4
@@ -179,7 +179,7 @@ def matrix_kernel(
                 top = fx.maximumf(top, score)
             for i in fx.range_constexpr(lanes.bit_length() - 1):
                 top = fx.maximumf(top, fx.shuffle_xor(top, 1 << i, lanes))
-            height = (top == float("-inf")).select(fx.Float32(0.0), top)
+            height = finite(top)
             factor = fx.exp2(highest - height)
             part = fx.Float32(0.0)
             shares: list[fx.Float32] = []
@@ -207,8 +207,8 @@ def matrix_kernel(
         if fx.const_expr(sinks is not None):
             sink = fx.Float32(cast("fx.Pointer", sinks)[head]) * LOG2E
             above = fx.maximumf(highest, sink)
-            share = none.select(fx.Float32(0.0), fx.exp2(highest - above))
-            total = total * share + fx.exp2(sink - above)
+            share = none.select(fx.Float32(0.0), fx.exp2(highest - finite(above)))
+            total = total * share + fx.exp2(sink - finite(above))
             highest, none = above, total == 0.0
         share = none.select(fx.Float32(0.0), share / none.select(fx.Float32(1.0), total))
         fx.barrier()

@@ -13,7 +13,7 @@ import flydsl.expr as fx
 
 from .. import grids
 from .dropout import Drop, share_of
-from .softmax import LN2, LOG2E
+from .softmax import LN2, LOG2E, finite
 from .walk import Places, pointer_of
 
 ROWS, KEYS, LANES = 16, 16, 8
@@ -185,7 +185,7 @@ def plain_kernel(
             for i in fx.range_constexpr(3):
                 top = fx.maximumf(top, fx.shuffle_xor(top, 1 << i, LANES))
             # A row that has seen nothing yet has no weights at all.
-            height = (top == float("-inf")).select(fx.Float32(0.0), top)
+            height = finite(top)
             factor = fx.exp2(highest - height)
             part = fx.Float32(0.0)
             for s in fx.range_constexpr(KEYS // LANES):
@@ -212,8 +212,8 @@ def plain_kernel(
             if fx.const_expr(extras.sinks is not None):
                 sink = fx.Float32(cast("fx.Pointer", extras.sinks)[head]) * LOG2E
                 above = fx.maximumf(highest, sink)
-                share = none.select(fx.Float32(0.0), fx.exp2(highest - above))
-                total = total * share + fx.exp2(sink - above)
+                share = none.select(fx.Float32(0.0), fx.exp2(highest - finite(above)))
+                total = total * share + fx.exp2(sink - finite(above))
                 highest, none = above, total == 0.0
             share = none.select(fx.Float32(0.0), share / none.select(fx.Float32(1.0), total))
             for i in fx.range_constexpr(dv // LANES):

@@ -7,12 +7,18 @@ from typing import NamedTuple
 from flydsl.errors import DSLTypeError, DSLValueError
 
 from .. import scalars
-from ..matmul.arrays import Array
+from ..matmul.arrays import Array, HostArray, describe
 from ..scalars import flag, whole
 
 HALF = ("float16", "bfloat16")
 FP8 = ("float8_e4m3fn", "float8_e5m2")
 FLOATS = (*HALF, "float32", *FP8)
+_INTS = "cu_seqlens_q", "cu_seqlens_k", "block_table", "seqlens_k"
+_TYPES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("bias", "alibi", "sinks"), (*HALF, "float32")), **dict.fromkeys(_INTS, ("int32",)),
+    **dict.fromkeys(("descale", "lse"), ("float32",)), **dict.fromkeys(("out", "grad"), (*HALF, "float32")),
+}  # fmt: skip
+"""What an argument takes, where that is not what q, k and v do."""
 MOST = 256
 """Elements of a query, key or value."""
 
@@ -71,6 +77,11 @@ def fail(text: str) -> DSLValueError:
 
 def wrong_type(text: str) -> DSLTypeError:
     return DSLTypeError(f"attention: {text}")
+
+
+def described(name: str, x: HostArray, what: str) -> Array:
+    """An argument of `what` by its name."""
+    return describe(name, x, what, _TYPES.get(name, FLOATS))
 
 
 def check(
@@ -270,6 +281,7 @@ __all__ = [
     "HALF",
     "Request",
     "check",
+    "described",
     "factor_steps",
     "factors_of",
     "fail",

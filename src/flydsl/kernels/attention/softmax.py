@@ -59,6 +59,12 @@ def over_quad(x: fx.Float32, combine: Callable[[fx.Float32, fx.Float32], fx.Floa
     return combine(x, fx.shuffle_xor(x, 2))
 
 
+def finite(top: fx.Float32) -> fx.Float32:
+    """What weights are powers below: 0 for minus infinity, which a row has that has seen nothing, and all its weights
+    are 0 then."""
+    return (top == float("-inf")).select(fx.Float32(0.0), top)
+
+
 def tanh(values: fx.Vector, factor: fx.Float32, fastmath: str | None = None) -> fx.Vector:
     """Of values times a factor. `fastmath` is of a division; "afn" makes of it a product with a reciprocal."""
     grown = fx.exp2(values * (factor * (2 * LOG2E)), fastmath="afn")
@@ -144,6 +150,6 @@ def rescale_if_needed(sums: fx.Tensor, factors: tuple[fx.Float32, fx.Float32]):
 
 
 __all__ = [
-    "LN2", "LOG2E", "Scale", "Turn", "look", "of_rows", "over_quad", "rescale", "rescale_if_needed", "tanh",
+    "LN2", "LOG2E", "Scale", "Turn", "finite", "look", "of_rows", "over_quad", "rescale", "rescale_if_needed", "tanh",
     "weigh",
 ]  # fmt: skip

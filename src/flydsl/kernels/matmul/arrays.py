@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
 
 from flydsl.config import environment_version
@@ -140,8 +140,8 @@ def array_key(x: HostArray | None) -> object:
     return x.__class__.__qualname__
 
 
-def describe(name: str, x: HostArray, what: str = "matmul") -> Array:
-    """An argument of `what`; anything but an array of a known type is refused."""
+def describe(name: str, x: HostArray, what: str = "matmul", types: Collection[str] = TYPES) -> Array:
+    """An argument of `what`; anything but an array of a known type is refused, with those that it takes."""
     if is_torch(x):
         if not is_strided(x):
             raise DSLTypeError(f"{what}: {name} has strides, got a tensor in the layout {x.layout}")
@@ -160,7 +160,7 @@ def describe(name: str, x: HostArray, what: str = "matmul") -> Array:
     if min(found.strides, default=0) < 0:
         raise DSLValueError(f"{what}: {name} has a negative stride, {found.strides}; pass a contiguous copy")
     if found.dtype not in TYPES:
-        raise DSLTypeError(f"{what}: {name} has elements of {', '.join(TYPES)}, got {found.dtype}")
+        raise DSLTypeError(f"{what}: {name} has elements of {', '.join(types)}, got {found.dtype}")
     return found
 
 

@@ -23,7 +23,7 @@ import flydsl.expr as fx
 from ...matmul.amd.kernel import meet, uniform
 from ..dropout import Drop
 from ..plain import Extras, Kind, Sight, Steps, one_of
-from ..softmax import LN2, LOG2E
+from ..softmax import LN2, LOG2E, finite
 from ..walk import Places, of_batch
 from . import places
 from .moves import Mover, Pages, Rows
@@ -244,8 +244,8 @@ def amd_attention_kernel(
             if fx.const_expr(sinks is not None):
                 sink = fx.Float32(cast("fx.Pointer", sinks)[head]) * LOG2E
                 above = larger(top, sink)
-                less = none.select(fx.Float32(0.0), fx.exp2(top - above))
-                whole = whole * less + fx.exp2(sink - above)
+                less = none.select(fx.Float32(0.0), fx.exp2(top - finite(above)))
+                whole = whole * less + fx.exp2(sink - finite(above))
                 share, top, none = share * less, above, whole == 0.0
             share = none.select(fx.Float32(0.0), share * scale_v / none.select(fx.Float32(1.0), whole))
             line = own + 16 * i

@@ -12,7 +12,6 @@ from ...matmul.arrays import (
     HostArray,
     address,
     array_key,
-    describe,
     empty,
     environment_key,
     in_line,
@@ -27,7 +26,7 @@ from ...scalars import flag, number, whole
 from ..calls import Launch, engine_takes
 from ..lengths import longest
 from ..plan import FEW, splits_for
-from ..request import FP8, HALF, Request, check, factor_steps, fail, wrong_type
+from ..request import FP8, HALF, Request, check, described, factor_steps, fail, wrong_type
 from ..softmax import LOG2E
 from .form import CHUNK, ROWS, WIDE, Latent, problem
 
@@ -111,7 +110,7 @@ def mla_decode(
     if out is None:
         out = empty(q, request.shape, request.out_dtype, _NAME)
     if known is None:
-        place = describe("out", out, _NAME)
+        place = described("out", out, _NAME)
         if place.shape != request.shape or place.dtype != request.out_dtype or place.device != request.q.device:
             raise fail(f"out is {request.out_dtype}{list(request.shape)} on {request.q.device}, got {place}")
         if not _in_rows(place):
@@ -120,9 +119,9 @@ def mla_decode(
             _decided.clear()
         known = _decided[key] = Decision(request, decide(request, place, target_of(request.q)))
     if given:
-        reach = describe("out", out, _NAME).reach
+        reach = described("out", out, _NAME).reach
         small = (("block_table", block_table), ("seqlens_k", seqlens_k), ("descale", descale))
-        others = [(name, x, describe(name, x, _NAME).reach) for name, x in small if x is not None]
+        others = [(name, x, described(name, x, _NAME).reach) for name, x in small if x is not None]
         others += [("q", q, request.q.reach), ("kv", kv, request.k.reach)]
         check_apart(address(out), reach, others, _NAME)
     batches, queries, heads, _ = request.shape
@@ -153,7 +152,7 @@ def _check(
     used: HostArray | None,
     descale: HostArray | None,
 ) -> Request:
-    known = [describe(name, x, _NAME) for name, x in (("q", q), ("kv", kv))]
+    known = [described(name, x, _NAME) for name, x in (("q", q), ("kv", kv))]
     keys = known[1]
     if len(keys.shape) == 3:
         keys = keys._replace(
@@ -169,9 +168,9 @@ def _check(
             f"q and kv are both float16, bfloat16 or float32, or kv is fp8, got {known[0].dtype} and {keys.dtype}"
         )
     values = keys._replace(shape=(*keys.shape[:3], dv))
-    maybe = [None if x is None else describe(n, x, _NAME) for n, x in (("block_table", table), ("seqlens_k", used))]
-    factors = None if descale is None else describe("descale", descale, _NAME)
-    if factors is not None and len(factors.shape) == 1 and factors.shape[0] > 1:
+    maybe = [None if x is None else described(n, x, _NAME) for n, x in (("block_table", table), ("seqlens_k", used))]
+    factors = None if descale is None else described("descale", descale, _NAME)
+    if factors is not None and len(factors.shape) == 1 and factors.shape[0] != 1:
         factors = factors._replace(shape=(*factors.shape, 1), strides=(*factors.strides, 1))
     request = check(
         known[0], keys, values, causal, None, scale, None, table=maybe[0], used_k=maybe[1],
