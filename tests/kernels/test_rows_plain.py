@@ -274,6 +274,16 @@ def test_quantize_what_has_no_scale(kind: str, device: str):
     assert abs(float(q[1, 0].float() * scales[1]) - 2.0) < 1e-5
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_one_scale_for_all_is_divided_in_float32(dtype: torch.dtype, device: str):
+    """The scale of small elements is no number of 16 bits: it would be rounded, or zero."""
+    x = torch.tensor([[3e-3, -1e-3], [2e-4, 0.0]], dtype=dtype, device=device)
+    for kind, largest in (("float8_e5m2", 57344.0), ("float8_e4m3fn", 448.0), ("int8", 127.0)):
+        q, scale = kernels.quantize(x, kind, scale="tensor")
+        assert scale.item() == (x[0, 0].float() / largest).item()
+        assert q[0, 0].float() == largest
+
+
 def test_quantize_one_row(device: str):
     """Without any direction in front of it, and no rows of blocks."""
     x = torch.randn(128, device=device)

@@ -202,7 +202,9 @@ def _one_for_all(x: HostArray, kind: str) -> Given:
     made[...] = 0.0
     if 0 not in x.shape:
         array: Given = x
-        made[...] = abs(array).max() / LARGEST[kind]
+        # In float32 before the division: 16 bits have no number for the scale of small elements.
+        made[...] = abs(array).max()
+        made /= LARGEST[kind]
     made[made == 0] = 1.0
     return made
 
