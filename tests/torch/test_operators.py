@@ -154,6 +154,23 @@ def test_sampling_is_compiled_and_argmax():
     assert torch.equal(got, ft.sample(logits, seed=7, offset=3, temperature=0.5, top_k=4) + logits.argmax(-1))
 
 
+def test_numbers_that_a_compiler_knows_by_name_only():
+    """With `dynamic` shapes, directions and shares are symbols; no graph break, the same results."""
+    x = torch.randn(6, 9)
+    calls: list[tuple[Any, tuple[object, ...]]] = [
+        (lambda x, p: ft.sample(x, seed=1, top_p=p, temperature=p), (0.5,)),
+        (lambda x, k: ft.sample(x, seed=k, offset=k, top_k=k), (4,)),
+        (lambda x, dim: ft.reduce(x, "sum", dim), (0,)),
+        (lambda x, dim: ft.reduce(x, "sum", (dim, -1), keepdim=True), (0,)),
+        (lambda x, dim: ft.scan(x, dim=dim), (0,)),
+        (lambda x, k: ft.top_k(x, k)[0], (3,)),
+    ]
+    for function, given in calls:
+        torch.compiler.reset()
+        compiled = torch.compile(function, fullgraph=True, dynamic=True, backend="eager")
+        assert torch.equal(compiled(x, *given), function(x, *given))
+
+
 def test_along_any_axis():
     x = double(3, 4)
     check(lambda t: ft.reduce(t, "mean", 0), x)

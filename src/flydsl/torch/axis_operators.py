@@ -15,16 +15,22 @@ def reduce(x: Tensor, op: str, axes: list[int], keepdims: bool) -> Tensor:
     return kernels.reduce(x, op, axis=axes, keepdims=keepdims)
 
 
+def _gone(x: Tensor, axes: list[int]) -> set[int]:
+    """Directions, counted from the front; a compiler may hand over numbers that it only knows by name."""
+    return {int(a) % x.dim() for a in axes}
+
+
 @reduce.register_fake
 def _(x: Tensor, op: str, axes: list[int], keepdims: bool) -> Tensor:
-    gone = {a % x.dim() for a in axes}
+    gone = _gone(x, axes)
     return x.new_empty([1 if i in gone else e for i, e in enumerate(x.shape) if keepdims or i not in gone])
 
 
 def _reduce_context(ctx: Context, inputs: tuple[Tensor, str, list[int], bool], output: Tensor) -> None:
     x, ctx.activation, axes, keepdims = inputs
     ctx.shape = x.shape
-    ctx.ways = tuple(i in {a % x.dim() for a in axes} for i in range(x.dim()))
+    gone = _gone(x, axes)
+    ctx.ways = tuple(i in gone for i in range(x.dim()))
     ctx.normed = keepdims
 
 
