@@ -12,7 +12,7 @@ from torch.autograd import gradcheck
 from torch.nn import functional as F
 
 import flydsl.torch as ft
-from flydsl.errors import DSLValueError
+from flydsl.errors import DSLTypeError, DSLValueError
 
 
 @pytest.fixture(autouse=True)
@@ -180,6 +180,79 @@ def test_along_any_axis():
     check(lambda t: ft.sort(t, 0, descending=True)[0], x)
     with pytest.raises(Exception, match="gradients are of sum"):
         ft.scan(x, "max").sum().backward()
+
+
+TABLE = torch.randn(6, 2)
+BATCHED: list[tuple[Any, tuple[tuple[int, ...], ...]]] = [
+    (ft.softmax, ((4, 5),)),
+    (lambda x: ft.log_softmax(x, 0), ((4, 5),)),
+    (ft.rms_norm, ((4, 5), (5,))),
+    (ft.add_rms_norm, ((4, 5), (4, 5), (5,))),
+    (ft.layer_norm, ((4, 5), (5,), (5,))),
+    (ft.add_layer_norm, ((5,), (5,), (5,), (5,))),
+    (lambda x, w, b: ft.group_norm(x, 2, w, b), ((2, 4, 3), (4,), (4,))),
+    (lambda x: ft.cross_entropy(x, torch.tensor([1, 4, -100]), reduction="none"), ((3, 5),)),
+    (lambda x, w, b: ft.linear_cross_entropy(x, w, torch.tensor([1, 0]), b), ((2, 5), (3, 5), (3,))),
+    (ft.silu_mul, ((4, 5), (4, 5))),
+    (lambda q, k: ft.rope(q, k, TABLE.cos(), TABLE.sin()), ((5, 2, 4), (5, 1, 4))),
+    (lambda table: ft.embedding(torch.tensor([[1, 1], [0, 2]]), table), ((4, 3),)),
+    (lambda x: ft.top_k(x, 2), ((4, 5),)),
+    (lambda x: ft.gate(x, 2), ((4, 5),)),
+    (lambda x: ft.reduce(x, "sum", (-1, 0)), ((4, 5, 2),)),
+    (lambda x: ft.scan(x, dim=-2), ((4, 5),)),
+    (lambda x: ft.sort(x, 0), ((4, 5),)),
+]
+
+
+def both(made: Any) -> tuple[Any, ...]:
+    return made if isinstance(made, tuple) else (made,)
+
+
+@pytest.mark.parametrize("number", range(len(BATCHED)))
+def test_maps_and_gradients_of_function_transforms(number: int):
+    """`torch.vmap`, `torch.func.grad` and one in the other, batches in any arguments, against element by element."""
+    function, shapes = BATCHED[number]
+    size, every = 2, tuple(range(len(shapes)))
+
+    def total(*given: Any) -> Any:
+        return sum((t * t.detach().cos()).sum() for t in both(function(*given)) if t.is_floating_point())
+
+    for which in {1, len(shapes), *(1 << i for i in every)}:
+        dims = tuple(i % 2 if which >> i & 1 else None for i in every)
+        if not any(which >> i & 1 for i in every):
+            continue
+        given = [
+            torch.randn(shape if dim is None else (*shape[:dim], size, *shape[dim:]))
+            for shape, dim in zip(shapes, dims, strict=True)
+        ]
+        single = [
+            [x if dim is None else x.select(dim, i) for x, dim in zip(given, dims, strict=True)] for i in range(size)
+        ]
+        wanted = [both(function(*xs)) for xs in single]
+        for got, want in zip(both(torch.vmap(function, dims)(*given)), zip(*wanted, strict=True), strict=True):
+            torch.testing.assert_close(got, torch.stack(want))
+        slopes = []
+        for xs in single:
+            leaves = [x.clone().requires_grad_() for x in xs]
+            slopes.append(torch.autograd.grad(total(*leaves), leaves))
+        slope = torch.func.grad(total, every)
+        for got, want in zip(torch.vmap(slope, dims)(*given), zip(*slopes, strict=True), strict=True):
+            torch.testing.assert_close(got, torch.stack(want))
+        for got, want in zip(slope(*single[0]), slopes[0], strict=True):
+            torch.testing.assert_close(got, want)
+
+
+def test_function_transforms_of_what_has_no_derivative():
+    x = torch.randn(3, 4, 5)
+    assert torch.equal(torch.vmap(ft.argmax, 1)(x), x.argmax(-1).T)
+    same = torch.vmap(lambda t: ft.sample(t, seed=5))(x)
+    assert torch.equal(same[1], ft.sample(x[1], seed=5))  # a seed means the same numbers, with a batch or without it
+    with pytest.raises(DSLTypeError, match="has no gradient"):
+        torch.func.grad(lambda x: torch.func.grad(lambda x: ft.softmax(x).square().sum())(x).sum())(x)
+    with pytest.raises(DSLValueError, match="axis is one of"):
+        torch.vmap(lambda t: ft.scan(t, dim=-3))(x)  # the batch is none of its directions
+    # As a compiled graph calls it, by torch's dispatcher.
+    torch.testing.assert_close(torch.vmap(lambda t: torch.ops.flydsl.softmax(t, False))(x), torch.softmax(x, -1))
 
 
 def test_vmap_and_autocast():

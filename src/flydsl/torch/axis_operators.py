@@ -7,6 +7,7 @@ from torch import Tensor
 from flydsl import kernels
 from flydsl.errors import DSLTypeError
 
+from .batches import along
 from .register import Context, Given, operator
 
 
@@ -47,6 +48,7 @@ def _reduce_gradient(ctx: Context, dy: Tensor) -> tuple[Tensor, None, None, None
 
 
 reduce.register_autograd(_reduce_gradient, setup_context=_reduce_context)
+reduce.register_vmap(along(2))
 
 
 @operator("scan")
@@ -71,6 +73,7 @@ def _scan_gradient(ctx: Context, dy: Tensor) -> tuple[Tensor, None, None, None, 
 
 
 scan.register_autograd(_scan_gradient, setup_context=_scan_context)
+scan.register_vmap(along(2))
 
 
 @operator("sort")
@@ -92,7 +95,8 @@ def _sort_context(ctx: Context, inputs: tuple[Given, ...], output: tuple[Tensor,
 
 def _sort_gradient(ctx: Context, dvalues: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
     (order,) = ctx.saved_tensors
-    return torch.empty_like(dvalues).scatter_(ctx.count, order, dvalues), None, None
+    return torch.zeros_like(dvalues).scatter(ctx.count, order, dvalues), None, None
 
 
 sort.register_autograd(_sort_gradient, setup_context=_sort_context)
+sort.register_vmap(along(1, 2))

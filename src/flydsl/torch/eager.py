@@ -61,6 +61,11 @@ def watched() -> bool:
     return bool(_dispatch_modes() or _function_modes() or _tracing() or _transforms() or forward_mode)
 
 
+def transforming() -> bool:
+    """Whether a function transform (`torch.func`, `torch.vmap`) looks at a call."""
+    return bool(_transforms())
+
+
 def unseen() -> bool:
     """Whether a gradient is asked for by a backward pass alone: it is not compiled, recorded or looked at.
 
@@ -106,4 +111,33 @@ def gradient_of(
     return cast("Callable[..., R]", getattr(short, "apply"))  # noqa: B009 - its type is not known
 
 
-__all__ = ["VALUES", "gradient_of", "is_memory", "refuse_tangents", "unseen", "watched"]
+def transformed(
+    name: str,
+    call: Callable[..., R],
+    over_a_batch: Callable[..., object],
+    backward: Callable[..., object] | None,
+    setup: Setup | None,
+) -> Callable[..., R]:
+    """An operator as function transforms take it, which do not take the gradient of a custom operator.
+
+    `call` is the operator again, for what the next transform sees of it, and at last for plain tensors.
+    """
+
+    def setup_context(ctx: object, inputs: tuple[object, ...], output: object) -> None:
+        if setup is not None:
+            setup(ctx, inputs, output)
+
+    def none(ctx: object, *grads: object) -> object:
+        raise DSLTypeError(f"flydsl::{name} has no gradient; gradients of the library are differentiated once")
+
+    members = {
+        "forward": staticmethod(call), "setup_context": staticmethod(setup_context),
+        "backward": staticmethod(none if backward is None else backward), "vmap": staticmethod(over_a_batch),
+    }  # fmt: skip
+    made = type(f"flydsl_{name}_transformed", (torch.autograd.Function,), members)
+    return cast("Callable[..., R]", getattr(made, "apply"))  # noqa: B009 - its type is not known
+
+
+__all__ = [
+    "VALUES", "gradient_of", "is_memory", "refuse_tangents", "transformed", "transforming", "unseen", "watched",
+]  # fmt: skip
