@@ -78,8 +78,13 @@ def unseen() -> bool:
 
 
 def is_memory(x: Tensor) -> bool:
-    """Whether a tensor of torch's own classes is memory and nothing more; others are for the operator."""
-    return x.layout is _STRIDED and not x.is_meta and _unwrap_if_dead(x) is x
+    """Whether a tensor of torch's own classes is memory and nothing more; others are for the operator.
+
+    Torch's dispatcher makes memory of zeros that have none, and of numbers that are negated lazily.
+    """
+    if x.layout is not _STRIDED or x.is_meta or x.is_neg() or x._is_zerotensor():  # pyright: ignore[reportPrivateUsage]
+        return False
+    return _unwrap_if_dead(x) is x
 
 
 def refuse_tangents(name: str, args: Sequence[object]) -> None:
