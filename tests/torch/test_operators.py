@@ -64,6 +64,8 @@ def test_gradients_of_the_rest():
             double(1, 2, 2, 4), double(1, 2, 1, 4),
         )  # fmt: skip
     check(lambda table: ft.embedding(torch.tensor([[1, 1], [0, 2]]), table), double(4, 4))
+    check(lambda t: ft.top_k(t, 2)[0], x)
+    assert torch.equal(ft.argmax(x.detach()), x.argmax(-1))
 
 
 def test_gradients_of_the_largest():
@@ -178,8 +180,35 @@ def test_along_any_axis():
     check(lambda t: ft.scan(t, dim=0, exclusive=True), x)
     check(lambda t: ft.scan(t, reverse=True), x)
     check(lambda t: ft.sort(t, 0, descending=True)[0], x)
-    with pytest.raises(Exception, match="gradients are of sum"):
-        ft.scan(x, "max").sum().backward()
+
+
+@pytest.mark.parametrize("op", ["prod", "max", "min"])
+def test_gradients_along_any_axis(op: str):
+    """In double precision, and against torch where zeros, equal elements and NaN make the difference."""
+    check(lambda t: ft.reduce(t, op, 0), double(3, 4))
+    check(lambda t: ft.reduce(t, op, (0, 2), keepdim=True), double(2, 2, 3))
+    for exclusive, reverse in ((False, False), (True, False), (False, True), (True, True)):
+        kept = slice(None) if not exclusive else slice(None, -1) if reverse else slice(1, None)  # no infinity
+
+        def function(t: Any, a: bool = exclusive, b: bool = reverse, kept: slice = kept) -> Any:
+            return ft.scan(t, op, 1, exclusive=a, reverse=b)[:, kept]
+
+        check(function, double(2, 4))
+    nan = float("nan")
+    x = torch.tensor([[2.0, 0, 3, 0], [0, 2, 2, 1], [0, 0, 0, 0], [1, nan, 2, 3]], requires_grad=True)
+    scans = {"prod": torch.cumprod, "max": torch.cummax, "min": torch.cummin}
+    theirs = {"prod": lambda t: t.prod(1), "max": lambda t: t.amax(1), "min": lambda t: t.amin(1)}[op](x)
+    running = scans[op](x, 1)
+    running = running if op == "prod" else running.values
+    for ours, wanted in ((ft.reduce(x, op, 1), theirs), (ft.scan(x, op), running)):
+        dy = torch.randn(wanted.shape)
+        (got,), (want,) = (torch.autograd.grad(y, x, dy) for y in (ours, wanted))
+        torch.testing.assert_close(got[:3], want[:3])
+        if wanted is running and op != "prod":
+            torch.testing.assert_close(got[3], want[3])
+    empty = torch.zeros(2, 0, requires_grad=True)
+    ft.scan(empty, op, exclusive=True).sum().backward()
+    assert empty.grad is not None and empty.grad.shape == (2, 0)
 
 
 TABLE = torch.randn(6, 2)

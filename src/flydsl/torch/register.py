@@ -38,6 +38,7 @@ class Context(Protocol):
     needs_input_grad: tuple[bool, ...]
     log: bool
     bias: torch.dtype | None
+    dtype: torch.dtype
     ignored: int
     smoothing: float
     activation: str
