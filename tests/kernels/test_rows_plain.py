@@ -406,7 +406,7 @@ def test_what_does_not_fit_is_refused():
         ),
         (lambda: kernels.gated(x, x.half()), DSLTypeError, "y is float32 as x"),
         (lambda: kernels.top_k(x, 5), DSLValueError, "a row of 4 elements has no 5 largest"),
-        (lambda: kernels.top_k(x.double(), 1), DSLTypeError, "got float64"),
+        (lambda: kernels.gate(x.double(), 1), DSLTypeError, "got float64"),
         (lambda: kernels.rope(x[None, :, :3], None, x, x), DSLValueError, "with an even dim"),
         (lambda: kernels.rope(x[None], None, x, x), DSLValueError, r"cos is \(positions, 2\)"),
         (lambda: kernels.quantize(x, "int4"), DSLTypeError, "one of float8_e4m3fn, float8_e5m2, int8, got int4"),
