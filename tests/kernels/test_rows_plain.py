@@ -274,6 +274,58 @@ def test_quantize_what_has_no_scale(kind: str, device: str):
     assert abs(float(q[1, 0].float() * scales[1]) - 2.0) < 1e-5
 
 
+@pytest.mark.parametrize(("n", "dtype"), [(256, BF16), (384, F32), (128, F16), (5, F32)])
+def test_norms_behind_a_sum_in_eight_bits(n: int, dtype: torch.dtype, device: str, rng: np.random.Generator):
+    """Codes times scales are the norm of the sum within half a step; the sum comes as well, and scales of blocks."""
+    x, r, w, b = (values(rng, dtype, *shape) for shape in ((3, 2, n), (3, 2, n), (n,), (n,)))
+    x[0, 1], r[0, 1] = 0, 0
+    summed = (x.double() + r.double()).to(dtype)
+    # A mean and a mean of squares of n elements in float32, times a weight below 8; eps keeps the deviation from zero.
+    error = (n + 8) * 2**-24 * 2 * 8
+    for kind, largest, step, least in (("float8_e4m3fn", 448.0, 2**-4, 2**-9), ("int8", 127.0, 0.0, 0.5001)):
+        for layer in (False, True):
+            for scale in ("row", "block", torch.full((1,), 0.02, device=device)):
+                if scale == "block" and n % 128:
+                    continue
+                vectors, source = ((w, b) if layer else (w,)), summed.double()
+                function = kernels.layer_norm_quantized if layer else kernels.rms_norm_quantized
+                q, scales, total = function(
+                    x.to(device), *(v.to(device) for v in vectors), dtype=kind, residual=r.to(device), scale=scale,
+                    eps=EPS,
+                )  # fmt: skip
+                assert torch.equal(total.cpu(), summed)
+                if layer:
+                    want = F.layer_norm(source, (n,), w.double(), b.double(), EPS)
+                else:
+                    want = F.rms_norm(source, (n,), w.double(), EPS)
+                each = scales.cpu().double()
+                if isinstance(scale, str):
+                    parts = want.unflatten(-1, (-1, 128 if scale == "block" else n))
+                    tops = parts.abs().amax(-1)
+                    tops = torch.where(tops < 1e-30, torch.full_like(tops, largest), tops)
+                    each = each if scale == "block" else each[..., None]
+                    assert_close(each, tops / largest, rtol=error, atol=error / largest)
+                    each = each.repeat_interleave(n // each.shape[-1], -1)
+                else:
+                    want = want.clamp(-largest * each, largest * each)
+                bound = want.abs() * (step + error) + each * least * 1.001 + error
+                assert ((q.cpu().double() * each - want).abs() <= bound).all()
+
+
+def test_blocks_of_rows_that_begin_anywhere(device: str):
+    """A launch of its own behind the norm: the same scales but for the rounding of the norm."""
+    x = torch.randn(4, 257, device=device)[:, 1:]
+    q, scales = kernels.rms_norm_quantized(x, None, "int8", scale="block")
+    normed = kernels.rms_norm(x)
+    want = kernels.quantize(normed, "int8", scale="block")
+    assert torch.equal(q, want[0]) and torch.equal(scales, want[1])
+    for bad, words in (("tensor", "one of row, block"), (torch.ones(3, device=device), "one number")):
+        with pytest.raises(DSLValueError, match=words):
+            kernels.layer_norm_quantized(x, None, None, "int8", scale=bad)
+    with pytest.raises(DSLTypeError, match="residual"):
+        kernels.rms_norm_quantized(x, None, "int8", residual=x.half())
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_one_scale_for_all_is_divided_in_float32(dtype: torch.dtype, device: str):
     """The scale of small elements is no number of 16 bits: it would be rounded, or zero."""

@@ -75,7 +75,10 @@ CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
         channel_sums,
         (X, X, F, F, F, F, F[None], F[None], V[:2], V[:2], 2, 4096, 4, 1, 2, form("dy x", 8)),
     ),
-    "quantize": (quantize_rows, (X, V, X.to(torch.int8), F, 2, 4096, 1e-5, 127.0, True, False, form("x weight", 4))),
+    "quantize": (
+        quantize_rows,
+        (X, None, V, None, X.to(torch.int8), None, F, 2, 4096, 1e-5, 127.0, "rms", "row", form("x weight", 4)),
+    ),
     "sample": (
         sample_rows,
         (P, N, F, N.int(), F, 2, 4096, 1.0, 5, 0.9, 1, 2, (True, True), form("x", 4, n=4096)),
