@@ -191,6 +191,37 @@ def test_rope(interleaved: bool, device: str, rng: np.random.Generator):
     assert beyond.isnan().all(), "there is no such position"
 
 
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_rope_into_a_cache(interleaved: bool, device: str, rng: np.random.Generator):
+    """Keys turned and values as they are lie in their slots; other rows are left, tokens without a slot go nowhere."""
+    for dtype, dim in ((BF16, 64), (F32, 6)):
+        q, k, v = (values(rng, dtype, 2, 5, heads, dim).to(device) for heads in (3, 2, 2))
+        angle = torch.from_numpy(rng.random((5, dim // 2)) * 6)
+        cos, sin = (t.float().to(device) for t in (angle.cos(), angle.sin()))
+        slots = torch.from_numpy(rng.permutation(24)[:10].reshape(2, 5)).to(device)
+        free = slots[0, 1].item()
+        slots[0, 1], slots[1, 3] = -1, 24
+        both = torch.full((6, 4, 2, 2 * dim), 7.0, dtype=dtype, device=device)
+        keys, kept = both[..., :dim], both[..., dim:]
+        out = kernels.rope(q, k, cos, sin, interleaved=interleaved, v=v, cache=(keys, kept), slots=slots)
+        want_q, want_k = kernels.rope(q, k, cos, sin, interleaved=interleaved)
+        assert torch.equal(out, want_q)
+        there = (slots >= 0) & (slots < 24)
+        for cache, rows in ((keys, want_k), (kept, v)):
+            want = torch.full((24, 2, dim), 7.0, dtype=dtype, device=device)
+            want[slots[there]] = rows[there]
+            assert torch.equal(cache.reshape(24, 2, dim), want) and (want[free] == 7).all()
+    mixed = k.transpose(2, 3).contiguous()  # elements of a head are apart
+    for words, change in (
+        ("come together", {"v": None}), ("keys and the values", {"cache": (keys,)}), ("slots has", {"slots": slots[0]}),
+        ("is .*rows, 2, 6", {"cache": (keys[..., :4], kept)}), ("v has the shape", {"v": v[:, :1]}),
+        ("overlaps", {"v": keys[:2, :1].expand(2, 5, 2, dim)}), ("overlaps", {"cache": (keys, keys)}),
+        ("in place", {"cache": (mixed.transpose(2, 3), kept)}), ("elements of", {"v": v.half()}),
+    ):  # fmt: skip
+        with pytest.raises((DSLValueError, DSLTypeError), match=words):
+            kernels.rope(q, k, cos, sin, **{"v": v, "cache": (keys, kept), "slots": slots, **change})  # type: ignore[arg-type]
+
+
 def test_embedding(shapes, device: str, rng: np.random.Generator):
     for dtype, m, n in shapes:
         table, ids = values(rng, dtype, 11, n).to(device), torch.from_numpy(rng.integers(0, 11, (m, 3)))
