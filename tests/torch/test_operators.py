@@ -12,6 +12,7 @@ from torch.autograd import gradcheck
 from torch.nn import functional as F
 
 import flydsl.torch as ft
+from flydsl import kernels
 from flydsl.errors import DSLTypeError, DSLValueError
 
 
@@ -325,6 +326,32 @@ def test_modules_take_the_states_of_torch():
     assert not table.weight[2].any()
     with pytest.raises(DSLValueError, match="mean, sum or none"):
         ft.cross_entropy(x, torch.zeros(4, dtype=torch.int64), reduction="most")
+
+
+def test_rows_in_eight_bits():
+    """The kernels' numbers, and what fake tensors say of them; a known scale is the tensor that was given."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    x, w, one = torch.randn(3, 128), torch.rand(128), torch.full((1,), 0.02)
+    calls: list[tuple[Any, Any]] = [
+        (lambda x, w, s: ft.quantize(x, torch.int8, scale=s), lambda s: kernels.quantize(x, "int8", scale=s)),
+        (lambda x, w, s: ft.rms_norm_quantized(x, w, torch.int8, scale=s),
+         lambda s: kernels.rms_norm_quantized(x, w, "int8", scale=s)),
+        (lambda x, w, s: ft.layer_norm_quantized(x, w, w, residual=x, scale=s),
+         lambda s: kernels.layer_norm_quantized(x, w, w, residual=x, scale=s)),
+    ]  # fmt: skip
+    for number, (ours, theirs) in enumerate(calls):
+        for scale in ("row", "block", one, *(["tensor"] if not number else [])):
+            got, want = ours(x, w, scale), theirs(scale)
+            assert len(got) == len(want) and all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+            assert got[1] is one or isinstance(scale, str)
+            with FakeTensorMode() as mode:
+                given = (mode.from_tensor(t) if isinstance(t, torch.Tensor) else t for t in (x, w, scale))
+                fake = ours(*given)
+            for a, b in zip(fake, want, strict=True):
+                assert (a.shape, a.dtype, a.stride()) == (b.shape, b.dtype, b.stride())
+    with pytest.raises(DSLValueError, match="one of row, block"):
+        ft.rms_norm_quantized(x, w, scale="tensor")
 
 
 def test_flydsl_alone_does_not_import_torch():
