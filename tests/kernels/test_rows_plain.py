@@ -191,6 +191,37 @@ def test_rope(interleaved: bool, device: str, rng: np.random.Generator):
     assert beyond.isnan().all(), "there is no such position"
 
 
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_rope_into_a_cache(interleaved: bool, device: str, rng: np.random.Generator):
+    """Keys turned and values as they are lie in their slots; other rows are left, tokens without a slot go nowhere."""
+    for dtype, dim in ((BF16, 64), (F32, 6)):
+        q, k, v = (values(rng, dtype, 2, 5, heads, dim).to(device) for heads in (3, 2, 2))
+        angle = torch.from_numpy(rng.random((5, dim // 2)) * 6)
+        cos, sin = (t.float().to(device) for t in (angle.cos(), angle.sin()))
+        slots = torch.from_numpy(rng.permutation(24)[:10].reshape(2, 5)).to(device)
+        free = slots[0, 1].item()
+        slots[0, 1], slots[1, 3] = -1, 24
+        both = torch.full((6, 4, 2, 2 * dim), 7.0, dtype=dtype, device=device)
+        keys, kept = both[..., :dim], both[..., dim:]
+        out = kernels.rope(q, k, cos, sin, interleaved=interleaved, v=v, cache=(keys, kept), slots=slots)
+        want_q, want_k = kernels.rope(q, k, cos, sin, interleaved=interleaved)
+        assert torch.equal(out, want_q)
+        there = (slots >= 0) & (slots < 24)
+        for cache, rows in ((keys, want_k), (kept, v)):
+            want = torch.full((24, 2, dim), 7.0, dtype=dtype, device=device)
+            want[slots[there]] = rows[there]
+            assert torch.equal(cache.reshape(24, 2, dim), want) and (want[free] == 7).all()
+    mixed = k.transpose(2, 3).contiguous()  # elements of a head are apart
+    for words, change in (
+        ("come together", {"v": None}), ("keys and the values", {"cache": (keys,)}), ("slots has", {"slots": slots[0]}),
+        ("is .*rows, 2, 6", {"cache": (keys[..., :4], kept)}), ("v has the shape", {"v": v[:, :1]}),
+        ("overlaps", {"v": keys[:2, :1].expand(2, 5, 2, dim)}), ("overlaps", {"cache": (keys, keys)}),
+        ("in place", {"cache": (mixed.transpose(2, 3), kept)}), ("elements of", {"v": v.half()}),
+    ):  # fmt: skip
+        with pytest.raises((DSLValueError, DSLTypeError), match=words):
+            kernels.rope(q, k, cos, sin, **{"v": v, "cache": (keys, kept), "slots": slots, **change})  # type: ignore[arg-type]
+
+
 def test_embedding(shapes, device: str, rng: np.random.Generator):
     for dtype, m, n in shapes:
         table, ids = values(rng, dtype, 11, n).to(device), torch.from_numpy(rng.integers(0, 11, (m, 3)))
@@ -272,6 +303,68 @@ def test_quantize_what_has_no_scale(kind: str, device: str):
     q, scales = kernels.quantize(x, kind)
     assert scales[0].isnan() and (q[0].float() * scales[0]).isnan().all()
     assert abs(float(q[1, 0].float() * scales[1]) - 2.0) < 1e-5
+
+
+@pytest.mark.parametrize(("n", "dtype"), [(256, BF16), (384, F32), (128, F16), (5, F32)])
+def test_norms_behind_a_sum_in_eight_bits(n: int, dtype: torch.dtype, device: str, rng: np.random.Generator):
+    """Codes times scales are the norm of the sum within half a step; the sum comes as well, and scales of blocks."""
+    x, r, w, b = (values(rng, dtype, *shape) for shape in ((3, 2, n), (3, 2, n), (n,), (n,)))
+    x[0, 1], r[0, 1] = 0, 0
+    summed = (x.double() + r.double()).to(dtype)
+    # A mean and a mean of squares of n elements in float32, times a weight below 8; eps keeps the deviation from zero.
+    error = (n + 8) * 2**-24 * 2 * 8
+    for kind, largest, step, least in (("float8_e4m3fn", 448.0, 2**-4, 2**-9), ("int8", 127.0, 0.0, 0.5001)):
+        for layer in (False, True):
+            for scale in ("row", "block", torch.full((1,), 0.02, device=device)):
+                if scale == "block" and n % 128:
+                    continue
+                vectors, source = ((w, b) if layer else (w,)), summed.double()
+                function = kernels.layer_norm_quantized if layer else kernels.rms_norm_quantized
+                q, scales, total = function(
+                    x.to(device), *(v.to(device) for v in vectors), dtype=kind, residual=r.to(device), scale=scale,
+                    eps=EPS,
+                )  # fmt: skip
+                assert torch.equal(total.cpu(), summed)
+                if layer:
+                    want = F.layer_norm(source, (n,), w.double(), b.double(), EPS)
+                else:
+                    want = F.rms_norm(source, (n,), w.double(), EPS)
+                each = scales.cpu().double()
+                if isinstance(scale, str):
+                    parts = want.unflatten(-1, (-1, 128 if scale == "block" else n))
+                    tops = parts.abs().amax(-1)
+                    tops = torch.where(tops < 1e-30, torch.full_like(tops, largest), tops)
+                    each = each if scale == "block" else each[..., None]
+                    assert_close(each, tops / largest, rtol=error, atol=error / largest)
+                    each = each.repeat_interleave(n // each.shape[-1], -1)
+                else:
+                    want = want.clamp(-largest * each, largest * each)
+                bound = want.abs() * (step + error) + each * least * 1.001 + error
+                assert ((q.cpu().double() * each - want).abs() <= bound).all()
+
+
+def test_blocks_of_rows_that_begin_anywhere(device: str):
+    """A launch of its own behind the norm: the same scales but for the rounding of the norm."""
+    x = torch.randn(4, 257, device=device)[:, 1:]
+    q, scales = kernels.rms_norm_quantized(x, None, "int8", scale="block")
+    normed = kernels.rms_norm(x)
+    want = kernels.quantize(normed, "int8", scale="block")
+    assert torch.equal(q, want[0]) and torch.equal(scales, want[1])
+    for bad, words in (("tensor", "one of row, block"), (torch.ones(3, device=device), "one number")):
+        with pytest.raises(DSLValueError, match=words):
+            kernels.layer_norm_quantized(x, None, None, "int8", scale=bad)
+    with pytest.raises(DSLTypeError, match="residual"):
+        kernels.rms_norm_quantized(x, None, "int8", residual=x.half())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_one_scale_for_all_is_divided_in_float32(dtype: torch.dtype, device: str):
+    """The scale of small elements is no number of 16 bits: it would be rounded, or zero."""
+    x = torch.tensor([[3e-3, -1e-3], [2e-4, 0.0]], dtype=dtype, device=device)
+    for kind, largest in (("float8_e5m2", 57344.0), ("float8_e4m3fn", 448.0), ("int8", 127.0)):
+        q, scale = kernels.quantize(x, kind, scale="tensor")
+        assert scale.item() == (x[0, 0].float() / largest).item()
+        assert q[0, 0].float() == largest
 
 
 def test_quantize_one_row(device: str):
@@ -396,7 +489,7 @@ def test_what_does_not_fit_is_refused():
         ),
         (lambda: kernels.gated(x, x.half()), DSLTypeError, "y is float32 as x"),
         (lambda: kernels.top_k(x, 5), DSLValueError, "a row of 4 elements has no 5 largest"),
-        (lambda: kernels.top_k(x.double(), 1), DSLTypeError, "got float64"),
+        (lambda: kernels.gate(x.double(), 1), DSLTypeError, "got float64"),
         (lambda: kernels.rope(x[None, :, :3], None, x, x), DSLValueError, "with an even dim"),
         (lambda: kernels.rope(x[None], None, x, x), DSLValueError, r"cos is \(positions, 2\)"),
         (lambda: kernels.quantize(x, "int4"), DSLTypeError, "one of float8_e4m3fn, float8_e5m2, int8, got int4"),

@@ -66,7 +66,7 @@ CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "gated": (gated_rows, (X, X, X, 2, 4096, "silu", form("x y out", 8))),
     "gated back": (gated_back, (X, X, X, X, X, 2, 4096, "gelu_tanh", form("x y d dx dy", 12))),
     "many largest": (many_largest_rows, (X, None, *LARGEST, 2, 2048, 4096, 64, 2, LOOP)),
-    "rope": (rope_rows, (H, H, T, T, N, H, H, 2, 2, 8, 4, 4, 64, 1.0, False, 8, 64)),
+    "rope": (rope_rows, (H, H, T, T, N, H, H, None, None, None, 2, 2, 8, 4, 4, 64, 1.0, False, 8, 64)),
     "embedding": (embedding_rows, (X, N, X, 2, 4096, 2, form("out table", 2, edges=False))),
     "embedding back": (embedding_back, (X, N, N, X, 2, 4096, 2, -1, form("dtable dy", 2, edges=False))),
     "group norm": (group_norm_rows, (X, V, V, X, F, F, 2, 4096, 2, 4, 1024, 1e-5, True, form("x out", 4))),
@@ -75,7 +75,10 @@ CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
         channel_sums,
         (X, X, F, F, F, F, F[None], F[None], V[:2], V[:2], 2, 4096, 4, 1, 2, form("dy x", 8)),
     ),
-    "quantize": (quantize_rows, (X, V, X.to(torch.int8), F, 2, 4096, 1e-5, 127.0, True, False, form("x weight", 4))),
+    "quantize": (
+        quantize_rows,
+        (X, None, V, None, X.to(torch.int8), None, F, 2, 4096, 1e-5, 127.0, "rms", "row", form("x weight", 4)),
+    ),
     "sample": (
         sample_rows,
         (P, N, F, N.int(), F, 2, 4096, 1.0, 5, 0.9, 1, 2, (True, True), form("x", 4, n=4096)),

@@ -100,6 +100,17 @@ def test_distributions(device: str, rng: np.random.Generator):
         assert chi_square(counts[enough], both[enough] / both[enough].sum()) < 250
 
 
+def test_limits_tell_neighbouring_numbers_apart(device: str):
+    """The largest of two logits that differ in their last bit, of all signs and sizes: a limit has all 32 bits."""
+    low = torch.tensor([1.0, -1.0, 3e-39, -3e-39, 1e30, -2.5, 0.0, -1e-45], device=device)
+    high = torch.nextafter(low, torch.full_like(low, float("inf")))
+    high = torch.where(low == -1e-45, torch.ones_like(high), high)
+    logits = torch.stack((high, low), -1).repeat(16, 1)
+    for largest, given in ((0, logits), (1, logits.flip(-1))):
+        drawn = kernels.sample(given, seed=11, top_k=1)
+        assert (drawn == largest).all(), drawn
+
+
 def test_rows_without_a_distribution_and_the_largest(device: str):
     inf, nan = float("inf"), float("nan")
     logits = torch.tensor(

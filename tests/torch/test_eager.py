@@ -372,3 +372,15 @@ def test_a_trace_of_a_backward_pass_has_the_operators():
     assert names == ["flydsl.rms_norm.default", "flydsl.rms_norm_backward.default"]
     for got, right in zip(traced(x, w, X.float()), want, strict=True):
         assert torch.equal(got, right)
+
+
+def test_tensors_that_are_not_yet_memory():
+    """Zeros without memory, and numbers that are negated when somebody reads them, as gradients of complex numbers."""
+    x = torch.randn(4, 24)
+    for given in (torch._efficientzerotensor((4, 24)), torch._neg_view(x)):
+        assert not given.requires_grad
+        torch.testing.assert_close(ft.softmax(given), torch.softmax(given, -1))
+        leaf = x.clone().requires_grad_()
+        (got,) = torch.autograd.grad(ft.softmax(leaf), leaf, given, create_graph=True)
+        (want,) = torch.autograd.grad(torch.softmax(leaf, -1), leaf, given)
+        torch.testing.assert_close(got, want)

@@ -12,7 +12,8 @@ from torch.autograd import gradcheck
 from torch.nn import functional as F
 
 import flydsl.torch as ft
-from flydsl.errors import DSLValueError
+from flydsl import kernels
+from flydsl.errors import DSLTypeError, DSLValueError
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +65,8 @@ def test_gradients_of_the_rest():
             double(1, 2, 2, 4), double(1, 2, 1, 4),
         )  # fmt: skip
     check(lambda table: ft.embedding(torch.tensor([[1, 1], [0, 2]]), table), double(4, 4))
+    check(lambda t: ft.top_k(t, 2)[0], x)
+    assert torch.equal(ft.argmax(x.detach()), x.argmax(-1))
 
 
 def test_gradients_of_the_largest():
@@ -154,6 +157,23 @@ def test_sampling_is_compiled_and_argmax():
     assert torch.equal(got, ft.sample(logits, seed=7, offset=3, temperature=0.5, top_k=4) + logits.argmax(-1))
 
 
+def test_numbers_that_a_compiler_knows_by_name_only():
+    """With `dynamic` shapes, directions and shares are symbols; no graph break, the same results."""
+    x = torch.randn(6, 9)
+    calls: list[tuple[Any, tuple[object, ...]]] = [
+        (lambda x, p: ft.sample(x, seed=1, top_p=p, temperature=p), (0.5,)),
+        (lambda x, k: ft.sample(x, seed=k, offset=k, top_k=k), (4,)),
+        (lambda x, dim: ft.reduce(x, "sum", dim), (0,)),
+        (lambda x, dim: ft.reduce(x, "sum", (dim, -1), keepdim=True), (0,)),
+        (lambda x, dim: ft.scan(x, dim=dim), (0,)),
+        (lambda x, k: ft.top_k(x, k)[0], (3,)),
+    ]
+    for function, given in calls:
+        torch.compiler.reset()
+        compiled = torch.compile(function, fullgraph=True, dynamic=True, backend="eager")
+        assert torch.equal(compiled(x, *given), function(x, *given))
+
+
 def test_along_any_axis():
     x = double(3, 4)
     check(lambda t: ft.reduce(t, "mean", 0), x)
@@ -161,8 +181,108 @@ def test_along_any_axis():
     check(lambda t: ft.scan(t, dim=0, exclusive=True), x)
     check(lambda t: ft.scan(t, reverse=True), x)
     check(lambda t: ft.sort(t, 0, descending=True)[0], x)
-    with pytest.raises(Exception, match="gradients are of sum"):
-        ft.scan(x, "max").sum().backward()
+
+
+@pytest.mark.parametrize("op", ["prod", "max", "min"])
+def test_gradients_along_any_axis(op: str):
+    """In double precision, and against torch where zeros, equal elements and NaN make the difference."""
+    check(lambda t: ft.reduce(t, op, 0), double(3, 4))
+    check(lambda t: ft.reduce(t, op, (0, 2), keepdim=True), double(2, 2, 3))
+    for exclusive, reverse in ((False, False), (True, False), (False, True), (True, True)):
+        kept = slice(None) if not exclusive else slice(None, -1) if reverse else slice(1, None)  # no infinity
+
+        def function(t: Any, a: bool = exclusive, b: bool = reverse, kept: slice = kept) -> Any:
+            return ft.scan(t, op, 1, exclusive=a, reverse=b)[:, kept]
+
+        check(function, double(2, 4))
+    nan = float("nan")
+    x = torch.tensor([[2.0, 0, 3, 0], [0, 2, 2, 1], [0, 0, 0, 0], [1, nan, 2, 3]], requires_grad=True)
+    scans = {"prod": torch.cumprod, "max": torch.cummax, "min": torch.cummin}
+    theirs = {"prod": lambda t: t.prod(1), "max": lambda t: t.amax(1), "min": lambda t: t.amin(1)}[op](x)
+    running = scans[op](x, 1)
+    running = running if op == "prod" else running.values
+    for ours, wanted in ((ft.reduce(x, op, 1), theirs), (ft.scan(x, op), running)):
+        dy = torch.randn(wanted.shape)
+        (got,), (want,) = (torch.autograd.grad(y, x, dy) for y in (ours, wanted))
+        torch.testing.assert_close(got[:3], want[:3])
+        if wanted is running and op != "prod":
+            torch.testing.assert_close(got[3], want[3])
+    empty = torch.zeros(2, 0, requires_grad=True)
+    ft.scan(empty, op, exclusive=True).sum().backward()
+    assert empty.grad is not None and empty.grad.shape == (2, 0)
+
+
+TABLE = torch.randn(6, 2)
+BATCHED: list[tuple[Any, tuple[tuple[int, ...], ...]]] = [
+    (ft.softmax, ((4, 5),)),
+    (lambda x: ft.log_softmax(x, 0), ((4, 5),)),
+    (ft.rms_norm, ((4, 5), (5,))),
+    (ft.add_rms_norm, ((4, 5), (4, 5), (5,))),
+    (ft.layer_norm, ((4, 5), (5,), (5,))),
+    (ft.add_layer_norm, ((5,), (5,), (5,), (5,))),
+    (lambda x, w, b: ft.group_norm(x, 2, w, b), ((2, 4, 3), (4,), (4,))),
+    (lambda x: ft.cross_entropy(x, torch.tensor([1, 4, -100]), reduction="none"), ((3, 5),)),
+    (lambda x, w, b: ft.linear_cross_entropy(x, w, torch.tensor([1, 0]), b), ((2, 5), (3, 5), (3,))),
+    (ft.silu_mul, ((4, 5), (4, 5))),
+    (lambda q, k: ft.rope(q, k, TABLE.cos(), TABLE.sin()), ((5, 2, 4), (5, 1, 4))),
+    (lambda table: ft.embedding(torch.tensor([[1, 1], [0, 2]]), table), ((4, 3),)),
+    (lambda x: ft.top_k(x, 2), ((4, 5),)),
+    (lambda x: ft.gate(x, 2), ((4, 5),)),
+    (lambda x: ft.reduce(x, "sum", (-1, 0)), ((4, 5, 2),)),
+    (lambda x: ft.scan(x, dim=-2), ((4, 5),)),
+    (lambda x: ft.sort(x, 0), ((4, 5),)),
+]
+
+
+def both(made: Any) -> tuple[Any, ...]:
+    return made if isinstance(made, tuple) else (made,)
+
+
+@pytest.mark.parametrize("number", range(len(BATCHED)))
+def test_maps_and_gradients_of_function_transforms(number: int):
+    """`torch.vmap`, `torch.func.grad` and one in the other, batches in any arguments, against element by element."""
+    function, shapes = BATCHED[number]
+    size, every = 2, tuple(range(len(shapes)))
+
+    def total(*given: Any) -> Any:
+        return sum((t * t.detach().cos()).sum() for t in both(function(*given)) if t.is_floating_point())
+
+    for which in {1, len(shapes), *(1 << i for i in every)}:
+        dims = tuple(i % 2 if which >> i & 1 else None for i in every)
+        if not any(which >> i & 1 for i in every):
+            continue
+        given = [
+            torch.randn(shape if dim is None else (*shape[:dim], size, *shape[dim:]))
+            for shape, dim in zip(shapes, dims, strict=True)
+        ]
+        single = [
+            [x if dim is None else x.select(dim, i) for x, dim in zip(given, dims, strict=True)] for i in range(size)
+        ]
+        wanted = [both(function(*xs)) for xs in single]
+        for got, want in zip(both(torch.vmap(function, dims)(*given)), zip(*wanted, strict=True), strict=True):
+            torch.testing.assert_close(got, torch.stack(want))
+        slopes = []
+        for xs in single:
+            leaves = [x.clone().requires_grad_() for x in xs]
+            slopes.append(torch.autograd.grad(total(*leaves), leaves))
+        slope = torch.func.grad(total, every)
+        for got, want in zip(torch.vmap(slope, dims)(*given), zip(*slopes, strict=True), strict=True):
+            torch.testing.assert_close(got, torch.stack(want))
+        for got, want in zip(slope(*single[0]), slopes[0], strict=True):
+            torch.testing.assert_close(got, want)
+
+
+def test_function_transforms_of_what_has_no_derivative():
+    x = torch.randn(3, 4, 5)
+    assert torch.equal(torch.vmap(ft.argmax, 1)(x), x.argmax(-1).T)
+    same = torch.vmap(lambda t: ft.sample(t, seed=5))(x)
+    assert torch.equal(same[1], ft.sample(x[1], seed=5))  # a seed means the same numbers, with a batch or without it
+    with pytest.raises(DSLTypeError, match="has no gradient"):
+        torch.func.grad(lambda x: torch.func.grad(lambda x: ft.softmax(x).square().sum())(x).sum())(x)
+    with pytest.raises(DSLValueError, match="axis is one of"):
+        torch.vmap(lambda t: ft.scan(t, dim=-3))(x)  # the batch is none of its directions
+    # As a compiled graph calls it, by torch's dispatcher.
+    torch.testing.assert_close(torch.vmap(lambda t: torch.ops.flydsl.softmax(t, False))(x), torch.softmax(x, -1))
 
 
 def test_vmap_and_autocast():
@@ -206,6 +326,32 @@ def test_modules_take_the_states_of_torch():
     assert not table.weight[2].any()
     with pytest.raises(DSLValueError, match="mean, sum or none"):
         ft.cross_entropy(x, torch.zeros(4, dtype=torch.int64), reduction="most")
+
+
+def test_rows_in_eight_bits():
+    """The kernels' numbers, and what fake tensors say of them; a known scale is the tensor that was given."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    x, w, one = torch.randn(3, 128), torch.rand(128), torch.full((1,), 0.02)
+    calls: list[tuple[Any, Any]] = [
+        (lambda x, w, s: ft.quantize(x, torch.int8, scale=s), lambda s: kernels.quantize(x, "int8", scale=s)),
+        (lambda x, w, s: ft.rms_norm_quantized(x, w, torch.int8, scale=s),
+         lambda s: kernels.rms_norm_quantized(x, w, "int8", scale=s)),
+        (lambda x, w, s: ft.layer_norm_quantized(x, w, w, residual=x, scale=s),
+         lambda s: kernels.layer_norm_quantized(x, w, w, residual=x, scale=s)),
+    ]  # fmt: skip
+    for number, (ours, theirs) in enumerate(calls):
+        for scale in ("row", "block", one, *(["tensor"] if not number else [])):
+            got, want = ours(x, w, scale), theirs(scale)
+            assert len(got) == len(want) and all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+            assert got[1] is one or isinstance(scale, str)
+            with FakeTensorMode() as mode:
+                given = (mode.from_tensor(t) if isinstance(t, torch.Tensor) else t for t in (x, w, scale))
+                fake = ours(*given)
+            for a, b in zip(fake, want, strict=True):
+                assert (a.shape, a.dtype, a.stride()) == (b.shape, b.dtype, b.stride())
+    with pytest.raises(DSLValueError, match="one of row, block"):
+        ft.rms_norm_quantized(x, w, scale="tensor")
 
 
 def test_flydsl_alone_does_not_import_torch():

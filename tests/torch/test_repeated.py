@@ -172,3 +172,17 @@ def test_what_is_refused_stays_refused():
         kernels.softmax(x.to(torch.int32))
     made = kernels.softmax(torch.empty(0, N))
     assert made.shape == (0, N) and kernels.softmax(torch.empty(0, N)).shape == (0, N)
+
+
+@pytest.mark.parametrize("often", [1, 100])
+def test_a_freed_storage_is_refused(often: int, monkeypatch: pytest.MonkeyPatch):
+    """Also by calls that ask nothing of their tensors any more; arrays without elements have no memory either."""
+    monkeypatch.setattr(repeats, "OFTEN", often)
+    x = flat()
+    for _ in range(10):
+        kernels.softmax(x)
+    x.untyped_storage().resize_(0)
+    for _ in range(3):
+        with pytest.raises(DSLTypeError, match="has no memory"):
+            kernels.softmax(x)
+        assert kernels.softmax(x[:0]).shape == (0, N)

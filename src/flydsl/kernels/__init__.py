@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         linear_cross_entropy_forward,
     )
     from .rows.norms import layer_norm, layer_norm_backward, rms_norm, rms_norm_backward
-    from .rows.quantize import quantize, rms_norm_quantized
+    from .rows.quantize import layer_norm_quantized, quantize, rms_norm_quantized
     from .rows.rope import rope
     from .rows.sample import sample
     from .rows.softmax_entry import log_softmax, log_softmax_backward, softmax, softmax_backward
@@ -66,7 +66,7 @@ _WHERE = {
             "linear_cross_entropy linear_cross_entropy_backward linear_cross_entropy_forward"
         ),
         "rows.norms": "layer_norm layer_norm_backward rms_norm rms_norm_backward",
-        "rows.quantize": "quantize rms_norm_quantized",
+        "rows.quantize": "layer_norm_quantized quantize rms_norm_quantized",
         "rows.rope": "rope",
         "rows.sample": "sample",
         "rows.softmax_entry": "log_softmax log_softmax_backward softmax softmax_backward",
@@ -98,9 +98,9 @@ __all__ = [
     "cross_entropy_backward", "cross_entropy_forward", "dequantize_mx", "dequantize_weight", "embedding",
     "embedding_backward", "gate", "gated", "gated_backward", "gelu_mul", "group_norm", "group_norm_backward",
     "group_norm_forward", "grouped_matmul", "layer_norm", "layer_norm_backward", "layer_norm_mx",
-    "linear_cross_entropy", "linear_cross_entropy_backward", "linear_cross_entropy_forward", "log_softmax",
-    "log_softmax_backward", "matmul", "mla_decode", "moe", "permute", "permute_tokens", "preshuffle_weight", "quantize",
-    "quantize_mx", "quantize_weight", "reduce", "rms_norm", "rms_norm_backward", "rms_norm_mx", "rms_norm_quantized",
-    "rope", "sample", "scan", "silu_mul", "softmax", "softmax_backward", "sort", "sort_by_key", "sort_tokens", "top_k",
-    "unpermute_tokens",
+    "layer_norm_quantized", "linear_cross_entropy", "linear_cross_entropy_backward", "linear_cross_entropy_forward",
+    "log_softmax", "log_softmax_backward", "matmul", "mla_decode", "moe", "permute", "permute_tokens",
+    "preshuffle_weight", "quantize", "quantize_mx", "quantize_weight", "reduce", "rms_norm", "rms_norm_backward",
+    "rms_norm_mx", "rms_norm_quantized", "rope", "sample", "scan", "silu_mul", "softmax", "softmax_backward",
+    "sort", "sort_by_key", "sort_tokens", "top_k", "unpermute_tokens",
 ]  # fmt: skip

@@ -42,7 +42,10 @@ def call_key(op: str, more: object, *tensors: object) -> object:
             key.append(None)
         elif type(x) in _plain and is_strided(cast("TorchArray", x)):
             tensor = cast("TorchArray", x)
-            key += (type(x), tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.data_ptr() & 15)
+            address = tensor.data_ptr()
+            if not address and 0 not in tensor.shape:
+                return None  # its storage was freed: a launch like one before would not ask
+            key += (type(x), tensor.shape, tensor.stride(), tensor.dtype, tensor.device, address & 15)
         else:
             return None
     return tuple(key)

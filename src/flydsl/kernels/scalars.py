@@ -8,7 +8,7 @@ through here whole.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from math import inf, isfinite
+from math import inf
 from operator import index
 from typing import SupportsFloat, SupportsIndex, TypeVar, cast
 
@@ -54,7 +54,8 @@ def wholes(op: str, name: str, x: object) -> list[int]:
 
 def number(op: str, name: str, x: object, low: float = -inf, high: float = inf) -> float:
     """A finite number; one with a fraction or without."""
-    if type(x) is float and isfinite(x):
+    # Comparisons, not `isfinite`: a compiler of torch's knows those of a number that it has not yet.
+    if type(x) is float and -inf < x < inf:
         return _between(op, name, x, low, high)
     try:
         # What has one element and a direction is an array.
@@ -62,7 +63,7 @@ def number(op: str, name: str, x: object, low: float = -inf, high: float = inf) 
         found = inf if no_number else float(cast("SupportsFloat", x))
     except (TypeError, ValueError, OverflowError):
         found = inf
-    if not isfinite(found):
+    if not -inf < found < inf:
         raise DSLValueError(f"{op}: {name} is a finite number, got {x!r:.80}")
     return _between(op, name, found, low, high)
 

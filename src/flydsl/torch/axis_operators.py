@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from flydsl import kernels
-from flydsl.errors import DSLTypeError
 
+from .batches import along
 from .register import Context, Given, operator
 
 
@@ -15,32 +15,59 @@ def reduce(x: Tensor, op: str, axes: list[int], keepdims: bool) -> Tensor:
     return kernels.reduce(x, op, axis=axes, keepdims=keepdims)
 
 
+def _gone(x: Tensor, axes: list[int]) -> set[int]:
+    """Directions, counted from the front; a compiler may hand over numbers that it only knows by name."""
+    return {int(a) % x.dim() for a in axes}
+
+
 @reduce.register_fake
 def _(x: Tensor, op: str, axes: list[int], keepdims: bool) -> Tensor:
-    gone = {a % x.dim() for a in axes}
+    gone = _gone(x, axes)
     return x.new_empty([1 if i in gone else e for i, e in enumerate(x.shape) if keepdims or i not in gone])
 
 
 def _reduce_context(ctx: Context, inputs: tuple[Tensor, str, list[int], bool], output: Tensor) -> None:
     x, ctx.activation, axes, keepdims = inputs
     ctx.shape = x.shape
-    ctx.ways = tuple(i in {a % x.dim() for a in axes} for i in range(x.dim()))
+    gone = _gone(x, axes)
+    ctx.ways = tuple(i in gone for i in range(x.dim()))
     ctx.normed = keepdims
+    linear, extreme = ctx.activation in ("sum", "mean"), ctx.activation in ("max", "min")
+    ctx.save_for_backward(None if linear else x, output if extreme else None)
 
 
 def _reduce_gradient(ctx: Context, dy: Tensor) -> tuple[Tensor, None, None, None]:
-    if ctx.activation not in ("sum", "mean"):
-        raise DSLTypeError(f"reduce: gradients are of sum and mean, got {ctx.activation}")
+    x, y = ctx.saved_tensors
+    axes = [i for i, gone in enumerate(ctx.ways) if gone]
     count = 1
-    for i, gone in enumerate(ctx.ways):
-        if gone:
-            count *= ctx.shape[i]
-            dy = dy if ctx.normed else dy.unsqueeze(i)
-    given = dy if ctx.activation == "sum" else dy / count
-    return given.expand(ctx.shape), None, None, None
+    for i in axes:
+        count *= ctx.shape[i]
+        if not ctx.normed:
+            dy = dy.unsqueeze(i)
+            y = None if y is None else y.unsqueeze(i)
+    if x is None:
+        given = dy if ctx.activation == "sum" else dy / count
+        return given.expand(ctx.shape), None, None, None
+    if y is not None:
+        # All that are the largest have a share, as in torch.
+        hits = (x == y).to(dy.dtype)
+        return dy * hits / (hits.sum(axes, keepdim=True) if axes else hits), None, None, None
+    return _others(x, axes) * dy, None, None, None
+
+
+def _others(x: Tensor, axes: list[int]) -> Tensor:
+    """For each element the product of the others: no division, as there may be zeros."""
+    if not axes:
+        return torch.ones_like(x)
+    order = [i for i in range(x.dim()) if i not in axes] + axes
+    turned = x.permute(order)
+    rows = turned.flatten(-len(axes))
+    made = scan(rows, "prod", -1, True, False) * scan(rows, "prod", -1, True, True)
+    return made.view(turned.shape).permute(sorted(range(x.dim()), key=order.__getitem__))
 
 
 reduce.register_autograd(_reduce_gradient, setup_context=_reduce_context)
+reduce.register_vmap(along(2))
 
 
 @operator("scan")
@@ -54,17 +81,55 @@ def _(x: Tensor, op: str, axis: int, exclusive: bool, reverse: bool) -> Tensor:
 
 
 def _scan_context(ctx: Context, inputs: tuple[Tensor, str, int, bool, bool], output: Tensor) -> None:
-    _, ctx.activation, ctx.count, exclusive, reverse = inputs
+    x, ctx.activation, ctx.count, exclusive, reverse = inputs
     ctx.ways = (exclusive, reverse)
+    ctx.dtype = x.dtype
+    ctx.save_for_backward(None if ctx.activation == "sum" else x)
 
 
 def _scan_gradient(ctx: Context, dy: Tensor) -> tuple[Tensor, None, None, None, None]:
-    if ctx.activation != "sum":
-        raise DSLTypeError(f"scan: gradients are of sum, got {ctx.activation}")
-    return scan(dy, "sum", ctx.count, ctx.ways[0], not ctx.ways[1]), None, None, None, None
+    (x,), dim = ctx.saved_tensors, ctx.count
+    exclusive, reverse = ctx.ways
+    if x is None:
+        return scan(dy, "sum", dim, exclusive, not reverse), None, None, None, None
+    wide = torch.promote_types(x.dtype, torch.float32)
+    x, dy = (t.flip(dim) if reverse else t for t in (x.to(wide), dy.to(wide)))
+    if exclusive:
+        # The first one is a constant, and each of the others is what an inclusive scan has one place earlier.
+        dy = torch.where(_places(x, dim) < x.shape[dim] - 1, dy.roll(-1, dim), torch.zeros_like(dy))
+    dx = _of_products(x, dy, dim) if ctx.activation == "prod" else _of_extremes(x, dy, ctx.activation, dim)
+    return (dx.flip(dim) if reverse else dx).to(ctx.dtype), None, None, None, None
+
+
+def _places(x: Tensor, dim: int) -> Tensor:
+    """The number of each element along a direction."""
+    return torch.arange(x.shape[dim], device=x.device).view([-1 if i == dim % x.dim() else 1 for i in range(x.dim())])
+
+
+def _of_extremes(x: Tensor, dy: Tensor, op: str, dim: int) -> Tensor:
+    """Each result's gradient is that of the last element that it is equal to; a NaN keeps all that come behind it."""
+    here = (x == scan(x, op, dim, False, False)) | x.isnan()
+    places = _places(x, dim)
+    found = scan(torch.where(here, places, torch.zeros_like(places)), "max", dim, False, False)
+    return torch.zeros_like(x).scatter_add(dim, found, dy)
+
+
+def _of_products(x: Tensor, dy: Tensor, dim: int) -> Tensor:
+    """Products up to the first zero are divided by each element; of the others the zero alone has a gradient."""
+    zero = x == 0
+    seen = scan(zero.long(), "sum", dim, False, False)
+    ahead, first = seen == 0, zero & (seen == 1)
+    others = torch.where(first, torch.ones_like(x), x)
+    parts = dy * scan(others, "prod", dim, False, False)
+    nothing = torch.zeros_like(x)
+    before, behind = (
+        scan(torch.where(ahead, a, b), "sum", dim, False, True) for a, b in ((parts, nothing), (nothing, parts))
+    )
+    return torch.where(ahead, before / others, torch.where(first, behind, nothing))
 
 
 scan.register_autograd(_scan_gradient, setup_context=_scan_context)
+scan.register_vmap(along(2))
 
 
 @operator("sort")
@@ -86,7 +151,8 @@ def _sort_context(ctx: Context, inputs: tuple[Given, ...], output: tuple[Tensor,
 
 def _sort_gradient(ctx: Context, dvalues: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
     (order,) = ctx.saved_tensors
-    return torch.empty_like(dvalues).scatter_(ctx.count, order, dvalues), None, None
+    return torch.zeros_like(dvalues).scatter(ctx.count, order, dvalues), None, None
 
 
 sort.register_autograd(_sort_gradient, setup_context=_sort_context)
+sort.register_vmap(along(1, 2))

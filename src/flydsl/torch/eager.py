@@ -13,6 +13,7 @@ from typing import TypeVar, cast
 import torch
 from torch import Tensor
 
+from flydsl.errors import DSLTypeError
 from flydsl.kernels.tangents import forward_mode
 
 R = TypeVar("R")
@@ -51,6 +52,11 @@ def watched() -> bool:
     return bool(_dispatch_modes() or _function_modes() or _tracing() or _transforms() or forward_mode)
 
 
+def transforming() -> bool:
+    """Whether a function transform (`torch.func`, `torch.vmap`) looks at a call."""
+    return bool(_transforms())
+
+
 def unseen() -> bool:
     """Whether a gradient is asked for by a backward pass alone: it is not compiled, recorded or looked at.
 
@@ -63,8 +69,13 @@ def unseen() -> bool:
 
 
 def is_memory(x: Tensor) -> bool:
-    """Whether a tensor of torch's own classes is memory and nothing more; others are for the operator."""
-    return x.layout is _STRIDED and not x.is_meta and _unwrap_if_dead(x) is x
+    """Whether a tensor of torch's own classes is memory and nothing more; others are for the operator.
+
+    Torch's dispatcher makes memory of zeros that have none, and of numbers that are negated lazily.
+    """
+    if x.layout is not _STRIDED or x.is_meta or x.is_neg() or x._is_zerotensor():  # pyright: ignore[reportPrivateUsage]
+        return False
+    return _unwrap_if_dead(x) is x
 
 
 def gradient_of(
@@ -88,4 +99,33 @@ def gradient_of(
     return cast("Callable[..., R]", getattr(short, "apply"))  # noqa: B009 - its type is not known
 
 
-__all__ = ["VALUES", "gradient_of", "is_memory", "unseen", "watched"]
+def transformed(
+    name: str,
+    call: Callable[..., R],
+    over_a_batch: Callable[..., object],
+    backward: Callable[..., object] | None,
+    setup: Setup | None,
+) -> Callable[..., R]:
+    """An operator as function transforms take it, which do not take the gradient of a custom operator.
+
+    `call` is the operator again, for what the next transform sees of it, and at last for plain tensors.
+    """
+
+    def setup_context(ctx: object, inputs: tuple[object, ...], output: object) -> None:
+        if setup is not None:
+            setup(ctx, inputs, output)
+
+    def none(ctx: object, *grads: object) -> object:
+        raise DSLTypeError(f"flydsl::{name} has no gradient; gradients of the library are differentiated once")
+
+    members = {
+        "forward": staticmethod(call), "setup_context": staticmethod(setup_context),
+        "backward": staticmethod(none if backward is None else backward), "vmap": staticmethod(over_a_batch),
+    }  # fmt: skip
+    made = type(f"flydsl_{name}_transformed", (torch.autograd.Function,), members)
+    return cast("Callable[..., R]", getattr(made, "apply"))  # noqa: B009 - its type is not known
+
+
+__all__ = [
+    "VALUES", "gradient_of", "is_memory", "transformed", "transforming", "unseen", "watched",
+]  # fmt: skip

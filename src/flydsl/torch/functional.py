@@ -9,9 +9,9 @@ from torch import Tensor
 
 from flydsl.errors import DSLValueError
 from flydsl.kernels.rows.embedding import padding_row
-from flydsl.kernels.scalars import flag, number, whole, wholes
+from flydsl.kernels.scalars import choice, flag, number, whole, wholes
 
-from . import axis_operators, loss_operators, more_operators, operators, product_operators
+from . import axis_operators, loss_operators, more_operators, operators, product_operators, quantize_operators
 
 
 def matmul(a: Tensor, b: Tensor, *, precision: str = "ieee") -> Tensor:
@@ -207,6 +207,61 @@ def gate(x: Tensor, k: int, *, normed: bool = True) -> tuple[Tensor, Tensor]:
     return more_operators.gate(x, k, normed)
 
 
+def quantize(
+    x: Tensor, dtype: torch.dtype = torch.float8_e4m3fn, *, scale: str | Tensor = "row"
+) -> tuple[Tensor, Tensor]:
+    """`x` in 8 bits, and its float32 scales: of each "row", "block" of 128 elements, the "tensor", or a known one."""
+    if isinstance(scale, Tensor):
+        return quantize_operators.quantize(x, dtype, "row", scale)[0], scale
+    return quantize_operators.quantize(x, dtype, choice("quantize", "scale", scale, ("row", "block", "tensor")), None)
+
+
+def rms_norm_quantized(
+    x: Tensor,
+    weight: Tensor | None = None,
+    dtype: torch.dtype = torch.float8_e4m3fn,
+    *,
+    eps: float = 1e-6,
+    residual: Tensor | None = None,
+    scale: str | Tensor = "row",
+) -> tuple[Tensor, ...]:
+    """`rms_norm(x, weight)` in 8 bits, and its scales; with a residual the norm of x + residual, and the sum."""
+    return _norm_quantized("rms", x, weight, None, dtype, eps, residual, scale)
+
+
+def layer_norm_quantized(
+    x: Tensor,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    dtype: torch.dtype = torch.float8_e4m3fn,
+    *,
+    eps: float = 1e-5,
+    residual: Tensor | None = None,
+    scale: str | Tensor = "row",
+) -> tuple[Tensor, ...]:
+    """`layer_norm(x, weight, bias)` in 8 bits, otherwise as `rms_norm_quantized`."""
+    return _norm_quantized("layer", x, weight, bias, dtype, eps, residual, scale)
+
+
+def _norm_quantized(
+    norm: str,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    dtype: torch.dtype,
+    eps: float,
+    residual: Tensor | None,
+    scale: str | Tensor,
+) -> tuple[Tensor, ...]:
+    known = scale if isinstance(scale, Tensor) else None
+    way = "row" if isinstance(scale, Tensor) else choice(f"{norm}_norm_quantized", "scale", scale, ("row", "block"))
+    codes, scales, summed = quantize_operators.norm_quantized(
+        x, norm, weight, bias, dtype, eps, residual, way, known
+    )  # fmt: skip
+    made = codes, scales if known is None else known
+    return made if residual is None else (*made, summed)
+
+
 def reduce(x: Tensor, op: str = "sum", dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
     """All elements along one or several directions combined: "sum", "prod", "max", "min" or "mean"."""
     several = isinstance(dim, (tuple, list, range))
@@ -226,6 +281,7 @@ def sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Te
 
 __all__ = [
     "add_layer_norm", "add_rms_norm", "argmax", "cross_entropy", "embedding", "gate", "gated", "gelu_mul", "group_norm",
-    "layer_norm", "linear_cross_entropy", "log_softmax", "reduce", "rms_norm", "rope", "sample", "scan", "silu_mul",
+    "layer_norm", "layer_norm_quantized", "linear_cross_entropy", "log_softmax", "quantize", "reduce", "rms_norm",
+    "rms_norm_quantized", "rope", "sample", "scan", "silu_mul",
     "softmax", "sort", "top_k",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from flydsl import kernels
 
+from .batches import more_rows
 from .register import Context, Given, operator
 
 
@@ -82,3 +83,5 @@ def _gradient(ctx: Context, dlosses: Tensor | None, *_: Tensor | None) -> tuple[
 
 
 linear_cross_entropy.register_autograd(_gradient, setup_context=_context)
+linear_cross_entropy.register_vmap(more_rows("r.r...", "rr"))
+linear_cross_entropy_backward.register_vmap(more_rows("r.rrr....", "rrr", alone=lambda *given: any(given[8][1:])))

@@ -8,9 +8,10 @@ from flydsl import kernels
 from flydsl.errors import DSLValueError
 from flydsl.kernels.repeats import again
 
+from .batches import more_rows
 from .eager import unseen
 from .operators import softmax, softmax_backward
-from .register import Batch, Context, Given, operator
+from .register import Context, Given, operator
 
 # --- sampling ---------------------------------------------------------------------------------------------------------
 
@@ -53,6 +54,9 @@ def argmax(x: Tensor) -> Tensor:
 @argmax.register_fake
 def _(x: Tensor) -> Tensor:
     return x.new_empty(x.shape[:-1], dtype=torch.int64)
+
+
+argmax.register_vmap(more_rows("r", "r"))
 
 
 # --- cross entropy ----------------------------------------------------------------------------------------------------
@@ -105,6 +109,8 @@ def _entropy_gradient(ctx: Context, dlosses: Tensor | None, *_: Tensor | None) -
 
 
 cross_entropy.register_autograd(_entropy_gradient, setup_context=_entropy_context)
+cross_entropy.register_vmap(more_rows("rr..", "rr"))
+cross_entropy_backward.register_vmap(more_rows("rrrr..", "r"))
 
 
 # --- gated activations ------------------------------------------------------------------------------------------------
@@ -152,15 +158,8 @@ def _gated_gradient(ctx: Context, d: Tensor) -> tuple[Tensor | None, Tensor | No
 gated.register_autograd(_gated_gradient, setup_context=_gated_context)
 
 
-@gated.register_vmap
-def _(
-    info: Batch, in_dims: tuple[int | None, int | None, None], x: Tensor, y: Tensor, activation: str
-) -> tuple[Tensor, int]:
-    x, y = (
-        t.expand(info.batch_size, *t.shape) if dim is None else t.movedim(dim, 0)
-        for t, dim in zip((x, y), in_dims[:2], strict=True)
-    )
-    return gated(x, y, activation), 0
+gated.register_vmap(more_rows("rr.", "r"))
+gated_backward.register_vmap(more_rows("rrr..", "rr"))
 
 
 # --- group norm -------------------------------------------------------------------------------------------------------
@@ -229,6 +228,10 @@ def _group_gradient(ctx: Context, dy: Tensor | None, *_: Tensor | None) -> tuple
 
 
 group_norm.register_autograd(_group_gradient, setup_context=_group_context)
+group_norm.register_vmap(more_rows("f....", "fff"))
+group_norm_backward.register_vmap(
+    more_rows("ff..ff.", "frr", alone=lambda *given: not given[6][0] or any(given[6][1:]))
+)
 
 
 # --- rotary positions -------------------------------------------------------------------------------------------------
@@ -284,6 +287,7 @@ def _turned_back(ctx: Context, dq: Tensor | None, dk: Tensor | None) -> tuple[Te
 
 
 rope.register_autograd(_rope_gradient, setup_context=_rope_context)
+rope.register_vmap(more_rows("rr..r..", "rr"))
 
 
 @operator("rope_alone")
@@ -312,6 +316,7 @@ def _alone_gradient(ctx: Context, d: Tensor) -> tuple[Tensor | None, ...]:
 
 
 rope_alone.register_autograd(_alone_gradient, setup_context=_alone_context)
+rope_alone.register_vmap(more_rows("r..r..", "r"))
 
 
 # --- embeddings -------------------------------------------------------------------------------------------------------
@@ -348,6 +353,7 @@ def _embedding_gradient(ctx: Context, dy: Tensor) -> tuple[None, Tensor, None]:
 
 
 embedding.register_autograd(_embedding_gradient, setup_context=_embedding_context)
+embedding.register_vmap(more_rows("r..", "r"))
 
 
 # --- the largest ------------------------------------------------------------------------------------------------------
@@ -376,6 +382,7 @@ def _top_gradient(ctx: Context, d: Tensor, _: Tensor) -> tuple[Tensor, None]:
 
 
 top_k.register_autograd(_top_gradient, setup_context=_top_context)
+top_k.register_vmap(more_rows("r.", "rr"))
 
 
 @operator("gate")
@@ -407,3 +414,4 @@ def _gate_gradient(ctx: Context, d: Tensor, _: Tensor) -> tuple[Tensor, None, No
 
 
 gate.register_autograd(_gate_gradient, setup_context=_gate_context)
+gate.register_vmap(more_rows("r..", "rr"))

@@ -12,6 +12,7 @@ from flydsl import kernels
 from flydsl.kernels.repeats import again
 from flydsl.kernels.rows.norms import backward, norm
 
+from .batches import more_rows
 from .eager import unseen
 from .register import Context, Given, operator
 
@@ -69,10 +70,8 @@ def _softmax_gradient(ctx: Context, dy: Tensor) -> tuple[Tensor, None]:
 softmax.register_autograd(_softmax_gradient, setup_context=_softmax_context)
 
 
-@softmax.register_vmap
-def _(info: object, in_dims: tuple[int | None, None], x: Tensor, log: bool) -> tuple[Tensor, int]:
-    assert in_dims[0] is not None
-    return softmax(x.movedim(in_dims[0], 0), log), 0
+softmax.register_vmap(more_rows("r.", "r"))
+softmax_backward.register_vmap(more_rows("rr.", "r"))
 
 
 # --- norms ------------------------------------------------------------------------------------------------------------
@@ -160,6 +159,11 @@ def _add_rms_gradient(
 
 rms_norm.register_autograd(_rms_gradient, setup_context=_rms_context)
 add_rms_norm.register_autograd(_add_rms_gradient, setup_context=_rms_context)
+rms_norm.register_vmap(more_rows("r..", "rf"))
+add_rms_norm.register_vmap(more_rows("rr..", "rrf"))
+rms_norm_backward.register_vmap(
+    more_rows("rr.fr.", "rr", alone=lambda *given: given[5][1])  # a weight's sum over all rows
+)
 
 
 @operator("layer_norm")
@@ -264,3 +268,6 @@ def _add_layer_gradient(
 
 layer_norm.register_autograd(_layer_gradient, setup_context=_layer_context)
 add_layer_norm.register_autograd(_add_layer_gradient, setup_context=_layer_context)
+layer_norm.register_vmap(more_rows("r...", "rff"))
+add_layer_norm.register_vmap(more_rows("rr...", "rrff"))
+layer_norm_backward.register_vmap(more_rows("rr.ffr.", "rrr", alone=lambda *given: any(given[6][1:])))

@@ -9,7 +9,8 @@ from flydsl.errors import DSLValueError
 from flydsl.kernels.matmul.arrays import type_name
 from flydsl.kernels.matmul.request import check_precision, check_types, result_type
 
-from .register import Batch, Context, operator
+from .batches import Batch, Call
+from .register import Context, operator
 
 
 @operator("matmul")
@@ -71,6 +72,7 @@ matmul.register_autograd(_gradient, setup_context=_context)
 
 @matmul.register_vmap
 def _(
+    call: Call,
     info: Batch,
     in_dims: tuple[int | None, int | None, int | None, None],
     a: Tensor,
@@ -90,10 +92,10 @@ def _(
 
     a, b = leading(a, of_a), leading(b, of_b)
     if bias is None or of_bias is None:
-        made = matmul(a, b, bias, precision)
+        made = call(a, b, bias, precision)
         # One product for all where only the bias has a batch, which is added below.
         return made, 0
-    made = matmul(a, b, None, precision)
+    made = call(a, b, None, precision)
     if of_a is None and of_b is None:
         made = made.expand(info.batch_size, *made.shape)
     shift = bias.movedim(of_bias, 0)

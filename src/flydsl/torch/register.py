@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from inspect import signature
-from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, cast
+from typing import Generic, ParamSpec, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -14,15 +14,12 @@ from torch.nn import Parameter
 from flydsl.errors import DSLValueError
 from flydsl.kernels.tangents import refuse_tangents
 
-from .eager import VALUES, gradient_of, is_memory, watched
+from .batches import Batch, Given, Rule, one_by_one
+from .eager import VALUES, gradient_of, is_memory, transformed, transforming, watched
 
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
-
-
-Given: TypeAlias = Any
-"""An argument as the operator's schema tells: a tensor, a number, a string or None."""
 
 
 class Operator(Protocol[P, R_co]):
@@ -31,13 +28,7 @@ class Operator(Protocol[P, R_co]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
     def register_fake(self, fn: Callable[P, object], /) -> object: ...
     def register_autograd(self, backward: Callable[..., object], /, *, setup_context: Callable[..., None]) -> None: ...
-    def register_vmap(self, func: Callable[..., object]) -> object: ...
-
-
-class Batch(Protocol):
-    """What `vmap` tells of a batch."""
-
-    batch_size: int
+    def register_vmap(self, rule: Rule, /) -> object: ...
 
 
 class Context(Protocol):
@@ -48,6 +39,7 @@ class Context(Protocol):
     needs_input_grad: tuple[bool, ...]
     log: bool
     bias: torch.dtype | None
+    dtype: torch.dtype
     ignored: int
     smoothing: float
     activation: str
@@ -80,15 +72,27 @@ class _Registered(Generic[P, R]):
 
     def __init__(self, name: str, function: Callable[P, R]):
         self._name, self._function = name, function
-        made = cast(object, torch.library.custom_op(f"flydsl::{name}", function, mutates_args=()))
+        made: Given = torch.library.custom_op(f"flydsl::{name}", function, mutates_args=())
         self.registered = cast("Operator[P, R]", made)
         self._recorded: Callable[..., R] | None = None
+        self._rule: Rule = one_by_one
+
+        def dispatched(info: Batch, in_dims: Sequence[object], *args: Given) -> tuple[Given, Given]:
+            return self._rule(made, info, in_dims, *args)
+
+        made.register_vmap(dispatched)
+        self._transformed: Callable[..., R] = transformed(name, self, self._over_a_batch, None, None)
+
+    def _over_a_batch(self, info: Batch, in_dims: Sequence[object], *args: Given) -> tuple[Given, Given]:
+        return self._rule(self, info, in_dims, *args)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if torch.compiler.is_compiling():
             return self.registered(*args, **kwargs)
         if kwargs or watched():
             refuse_tangents(self._name, (*args, *kwargs.values()))
+            if transforming() and not kwargs:
+                return self._transformed(*args)
             return self.registered(*args, **kwargs)
         wanted, recorded = torch.is_grad_enabled(), False
         for x in args:
@@ -118,9 +122,11 @@ class _Registered(Generic[P, R]):
     def register_autograd(self, backward: Callable[..., object], /, *, setup_context: Callable[..., None]) -> None:
         self.registered.register_autograd(backward, setup_context=setup_context)
         self._recorded = gradient_of(self._name, self._function, backward, setup_context)
+        self._transformed = transformed(self._name, self, self._over_a_batch, backward, setup_context)
 
-    def register_vmap(self, func: Callable[..., object]) -> object:
-        return self.registered.register_vmap(func)
+    def register_vmap(self, rule: Rule) -> Rule:
+        self._rule = rule
+        return rule
 
 
 def operator(name: str) -> Callable[[Callable[P, R]], Operator[P, R]]:
@@ -128,4 +134,4 @@ def operator(name: str) -> Callable[[Callable[P, R]], Operator[P, R]]:
     return lambda function: _Registered(name, function)
 
 
-__all__ = ["Batch", "Context", "Given", "Operator", "operator"]
+__all__ = ["Context", "Given", "Operator", "operator"]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.errors import DSLValueError
+from flydsl.errors import DSLTypeError, DSLValueError
 
 from ..repeats import fresh_like, relaunch, remember_call, repeated
 from ..scalars import flag
@@ -15,16 +16,18 @@ from .arrays import (
     Array,
     Given,
     HostArray,
+    address,
     describe,
     is_torch,
     is_view,
     matrix,
     packed,
     same_place,
+    shaped,
     vacant,
     vector,
 )
-from .call import arrays_only, dtype_of, more_of
+from .call import arrays_only, check_apart, dtype_of, more_of
 from .form import UNIT_BYTES
 from .lines import pick, when, wide_of
 
@@ -83,6 +86,9 @@ def rope_kernel(
     positions: fx.Tensor | None,
     out_q: fx.Tensor,
     out_k: fx.Tensor | None,
+    v: fx.Tensor | None,
+    out_v: fx.Tensor | None,
+    slots: fx.Tensor | None,
     tokens: fx.Int32,
     period: fx.Int32,
     places: fx.Int32,
@@ -104,8 +110,8 @@ def rope_kernel(
     each = half // unit
     turn = wide(sign)
 
-    def head_of(x: fx.Tensor, out: fx.Tensor, head: fx.Int32, at: fx.Int32) -> None:
-        source, into = x[token, head, None], out[token, head, None]
+    def head_of(x: fx.Tensor, out: fx.Tensor, to: fx.Int32, head: fx.Int32, at: fx.Int32) -> None:
+        source, into = x[token, head, None], out[to, head, None]
         c, s = (_part(t[position, None], at, unit).to(wide) for t in (cos, sin))
         # A position that has no angle gives no numbers.
         c, s = pick(known, c, float("nan")), s * turn
@@ -122,11 +128,34 @@ def rope_kernel(
             _leave(into, at, unit, a * c - b * s)
             _leave(into, at + half, unit, b * c + a * s)
 
+    def copied(head: fx.Int32, to: fx.Int32, at: fx.Int32) -> None:
+        """The same elements of a value's head."""
+        if v is not None and out_v is not None:
+            for first in (2 * at, 2 * at + unit) if pairs else (at, at + half):
+                part = _part(v[token, head, None], first, unit)
+                _leave(out_v[to, head, None], first, unit, part)
+
+    def kept(head: fx.Int32, at: fx.Int32) -> None:
+        """A head of k where it belongs: at its token, or in the cache, if it has a place there."""
+        if k is None or out_k is None:
+            return
+        if slots is None:
+            head_of(k, out_k, token, head, at)
+            return
+        slot = fx.Int64(slots[token])
+
+        def store() -> None:
+            to = fx.Int32(slot)
+            head_of(k, out_k, to, head, at)
+            copied(head, to, at)
+
+        when((slot >= 0) & (slot < fx.Int64(out_k.shape.unpack()[0])), store)
+
     def work(number: fx.Int32) -> None:
         head, at = number // each, number % each * unit
-        when(head < heads, lambda: head_of(q, out_q, head, at))
-        if k is not None and out_k is not None:
-            when(head >= heads, lambda: head_of(k, out_k, head - heads, at))
+        when(head < heads, lambda: head_of(q, out_q, token, head, at))
+        if k is not None:
+            when(head >= heads, lambda: kept(head - heads, at))
 
     _turns(fx.thread_idx.x % team, (row < tokens).select((heads + heads_k) * each, fx.Int32(0)), team, work)
 
@@ -140,6 +169,9 @@ def rope_rows(
     positions: fx.Tensor | None,
     out_q: fx.Tensor,
     out_k: fx.Tensor | None,
+    v: fx.Tensor | None,
+    out_v: fx.Tensor | None,
+    slots: fx.Tensor | None,
     tokens: fx.Int32,
     period: fx.Int32,
     places: fx.Int32,
@@ -152,9 +184,13 @@ def rope_rows(
     team: fx.Constexpr[int],
     stream: fx.Stream = fx.Stream(None),
 ):
-    """q and k, each (tokens, heads, dim), turned by the angles of their positions, or of token % period."""
+    """q and k, each (tokens, heads, dim), turned by the angles of their positions, or of token % period.
+
+    With `slots` those of k are left in `out_k` at these places, and v in `out_v`.
+    """
     rope_kernel(
-        q, k, cos, sin, positions, out_q, out_k, tokens, period, places, heads, heads_k, half, sign, pairs, unit, team
+        q, k, cos, sin, positions, out_q, out_k, v, out_v, slots, tokens, period, places, heads, heads_k, half, sign,
+        pairs, unit, team,
     ).launch(grid=fx.ceildiv(tokens, THREADS // team), block=THREADS, stream=stream)  # fmt: skip
 
 
@@ -167,6 +203,9 @@ def rope(
     positions: HostArray | None = None,
     interleaved: bool = False,
     inverse: bool = False,
+    v: HostArray | None = None,
+    cache: tuple[HostArray, HostArray] | None = None,
+    slots: HostArray | None = None,
     stream: object = None,
 ) -> Given:
     """q and k with rotary positions: a pair of fresh arrays, or one if `k` is None.
@@ -175,11 +214,15 @@ def rope(
     token, and is the place in the sequence without it; a position beyond the tables gives NaN. Element i is paired with
     i + dim / 2, or (`interleaved`) 2 i with 2 i + 1. `inverse` turns back: the gradient of q is
     `rope(dq, ..., inverse=True)`.
+
+    With `cache`, keys and values of (..., heads, dim) such as pages of rows, and `slots`, an integer for each token, k
+    goes to that row of the keys and `v`, which has its shape, to that of the values, in the same launch; q alone is the
+    result then. A slot that there is not, such as -1, is that of a token that is not kept.
     """
     op, key, given = "rope", None, (q, k, cos, sin, positions)
     if not type(interleaved) is type(inverse) is bool:
         interleaved, inverse = flag(op, "interleaved", interleaved), flag(op, "inverse", inverse)
-    if stream is None:
+    if stream is None and cache is None:
         key, known = repeated(op, (interleaved, inverse), *given)
         if known is not None:
             return known
@@ -194,27 +237,81 @@ def rope(
         raise DSLValueError(f"{op}: positions has one for each token, {list(q.shape[:-2])}, got {places}")
     if places is None and q.shape[-3] > cos.shape[0]:
         raise DSLValueError(f"{op}: cos has a row for each of {q.shape[-3]} positions, got {tables['cos']}")
-    outs = [None if x is None else vacant(x, tuple(x.shape), dtype_of(x)) for x in (q, k)]
+    kept = _kept(op, q, k, v, cache, slots, {**found, **tables, "positions": places})
+    outs = [None if x is None else vacant(x, tuple(x.shape), dtype_of(x)) for x in (q, k if kept is None else None)]
     if 0 not in q.shape:
         cos, sin = matrix(cos), matrix(sin)
         inputs = [None if x is None else _heads(x) for x in (q, k)]
         results = [None if x is None else x.reshape(-1, *x.shape[-2:]) for x in outs]
+        into = (results[1], None, None, None)
+        if kept is not None:
+            into = (kept.keys, _heads(kept.v), kept.values, vector(kept.slots))
         q3 = inputs[0]
         assert q3 is not None
         half = q.shape[-1] // 2
-        unit = _unit(op, half, interleaved, [x for x in (*inputs, *results, cos, sin) if x is not None])
+        unit = _unit(op, half, interleaved, [x for x in (*inputs, results[0], *into[:3], cos, sin) if x is not None])
         heads = q.shape[-2] + (0 if k is None else k.shape[-2])
         read = (q3, inputs[1], cos, sin, None if positions is None else vector(positions))
         rest = (
             q3.shape[0], q.shape[-3], cos.shape[0], q.shape[-2], 0 if k is None else k.shape[-2], half,
             -1.0 if inverse else 1.0, interleaved, unit, _team(heads * half // unit),
         )  # fmt: skip
-        rope_rows(*read, results[0], results[1], *rest, **more_of(stream))
+        rope_rows(*read, results[0], *into, *rest, **more_of(stream))
         if key is not None and all(
             is_view(a, b) for a, b in zip(read, given, strict=True) if a is not None and b is not None
         ):
             _remember(key, given, read, rest)
-    return outs[0] if k is None else tuple(outs)
+    return outs[0] if outs[1] is None else tuple(outs)
+
+
+class _Kept(NamedTuple):
+    """Where keys and values go."""
+
+    keys: HostArray
+    values: HostArray
+    v: HostArray
+    slots: HostArray
+
+
+def _kept(
+    op: str,
+    q: HostArray,
+    k: HostArray | None,
+    v: HostArray | None,
+    cache: tuple[HostArray, HostArray] | None,
+    slots: HostArray | None,
+    others: Mapping[str, Array | None],
+) -> _Kept | None:
+    """The cache as rows of heads; None without one."""
+    if cache is None and v is None and slots is None:
+        return None
+    if cache is None or v is None or slots is None or k is None:
+        raise DSLValueError(
+            f"{op}: k, v, cache and slots come together: cache=(keys, values), and a slot for each token"
+        )
+    if not isinstance(cache, (tuple, list)) or len(cache) != 2:  # pyright: ignore[reportUnnecessaryIsInstance, reportUnnecessaryComparison]
+        raise DSLTypeError(f"{op}: cache is the keys and the values, got {cache!r:.80}")
+    names = {"v": v, "slots": slots, "keys": cache[0], "values": cache[1]}
+    arrays_only(op, **names)
+    kind = dtype_of(k)
+    found = {name: describe(op, name, x, INDICES if name == "slots" else (kind,)) for name, x in names.items()}
+    same_place(op, {**others, **found})
+    shaped(op, "v", found["v"], k.shape, "k")
+    shaped(op, "slots", found["slots"], q.shape[:-2], "q")
+    rows: list[HostArray] = []
+    for name, x in (("keys", cache[0]), ("values", cache[1])):
+        each = found[name]
+        if len(each.shape) < 3 or each.shape[-2:] != tuple(k.shape[-2:]):
+            raise DSLValueError(f"{op}: {name} is (..., rows, {k.shape[-2]}, {k.shape[-1]}) as k is, got {each}")
+        flat = x.reshape(-1, *x.shape[-2:])
+        if not (is_view(flat, x) and is_view(_heads(flat), flat)):
+            raise DSLValueError(f"{op}: {name} is written in place: rows follow each other in steps, got {each}")
+        check_apart(op, name, x, q=q, k=k, v=v, slots=slots)
+        rows.append(flat)
+    # They may be halves of the same pages.
+    if address(cache[0]) == address(cache[1]) and 0 not in cache[0].shape:
+        raise DSLValueError(f"{op}: keys overlaps values; give it memory of its own")
+    return _Kept(rows[0], rows[1], v, slots)
 
 
 def _remember(key: object, given: tuple[Given, ...], read: tuple[Given, ...], rest: tuple[object, ...]) -> None:
@@ -228,7 +325,7 @@ def _remember(key: object, given: tuple[Given, ...], read: tuple[Given, ...], re
     ) -> tuple[object, ...]:
         to_k = (None, None) if k is None else (k.view(shape_k), out_k.view(shape_k))
         places = None if positions is None else positions.view(-1)
-        return (q.view(shape_q), to_k[0], cos, sin, places, out_q.view(shape_q), to_k[1], *rest)
+        return (q.view(shape_q), to_k[0], cos, sin, places, out_q.view(shape_q), to_k[1], None, None, None, *rest)
 
     rows = relaunch(rope_rows, arrange, range(7), fresh=2)
 

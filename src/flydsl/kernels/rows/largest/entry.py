@@ -59,7 +59,8 @@ def _largest(op: str, x: HostArray, k: int, what: str, dtype: str | None, stream
     k = whole(op, "k", k)
     arrays_only(op, x=x)
     describe_rows(op, "x", x)
-    if dtype_of(x) == "float64":
+    wide = dtype_of(x) == "float64"
+    if wide and what != "values":
         raise DSLTypeError(f"{op}: x is float32, float16 or bfloat16, got float64")
     rows = matrix(x)
     m, n = rows.shape
@@ -68,8 +69,8 @@ def _largest(op: str, x: HostArray, k: int, what: str, dtype: str | None, stream
     shape = (*x.shape[:-1], k)
     values = None if dtype == "" else vacant(x, shape, dtype or dtype_of(x))
     numbers = vacant(x, shape, "int64")
-    if m and what == "values" and (k > MOST_THREADS or 8 * k > n > MOST_CANDIDATES):
-        # Many of them, or so large a part of the row that threads have no bound to give.
+    if m and what == "values" and (wide or k > MOST_THREADS or 8 * k > n > MOST_CANDIDATES):
+        # Many of them, or so large a part of the row that threads have no bound to give; or of double precision.
         return _sorted(x, values, numbers, k, stream)
     if m and k:
         form = recall(op, {"x": rows}, k <= FEW, lambda: _form(op, rows, k <= FEW))
@@ -122,7 +123,9 @@ def _sorted(x: HostArray, values: Given, numbers: Given, k: int, stream: object)
     from ...axes.sort import sort
 
     ordered, order = sort(x, descending=True, stream=stream)
-    values[...], numbers[...] = ordered[..., :k], order[..., :k]
+    numbers[...] = order[..., :k]
+    if values is not None:
+        values[...] = ordered[..., :k]
     return values, numbers
 
 
