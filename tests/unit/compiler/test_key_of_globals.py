@@ -23,7 +23,8 @@ import pytest
 
 from flydsl.compiler.key.constant_keys import constexpr_key, hint_key
 from flydsl.compiler.key.function_key import FunctionKey
-from flydsl.compiler.key.walk import function_key
+from flydsl.compiler.key.states import note_state
+from flydsl.compiler.key.walk import Walk, function_key
 
 
 class Plain:
@@ -196,3 +197,14 @@ def test_names_and_constants_beyond_the_first_256():
         assert function_key(space["kernel"], environment=False).digest != before.digest, name
         space[name] = 1
     assert function_key(space["kernel"], environment=False).digest == before.digest
+
+
+@pytest.mark.parametrize("module", ["decimal", "_decimal"])
+def test_a_state_counts_whichever_module_a_version_of_python_puts_its_function_in(module: str):
+    walk = Walk(plus, ())
+    note_state(walk, module, "getcontext")
+    (probe,) = walk.probes
+    with decimal.localcontext() as context:
+        assert probe()
+        context.prec += 1
+        assert not probe()

@@ -55,7 +55,8 @@ _STATES: dict[str, Ask] = {
 
 def note_state(walk: Walk, module: str, name: str) -> None:
     """Let the state count that something of a library tells or works by."""
-    ask = _STATES.get(f"{module}:{name}") or (_locale if module in ("locale", "_locale") else None)
+    module = module.removeprefix("_")  # versions of Python differ in which module functions in C are of
+    ask = _STATES.get(f"{module}:{name}") or (_locale if module == "locale" else None)
     if ask is not None and ask not in walk.asked:
         walk.asked.add(ask)
         if ask is _locale:

@@ -225,6 +225,8 @@ def _definition(fn: FunctionType, lines: list[str], first: int) -> FunctionSourc
     """The definition of a function that begins at one of the lines of its file."""
     code = fn.__code__
     text = "".join(_block(fn, lines, first))
+    if not text.strip():  # an empty file is one empty line from Python 3.13 on
+        raise _stale(fn, "there are no lines")
     try:
         node = _with_whole_stack(lambda: parse_definition(text, first))
     except SyntaxError as error:
