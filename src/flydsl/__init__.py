@@ -20,7 +20,8 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> object:
         # The tuner is loaded when it is asked for.
         if name not in ("Config", "autotune"):
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            meant = f"; write flyc.{name}, with import flydsl.compiler as flyc" if name in ("jit", "kernel") else ""
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{meant}")
         from importlib import import_module
 
         return getattr(import_module("flydsl.autotune"), name)

@@ -76,6 +76,7 @@ def test_every_known_arch_parses_bare(arch: str):
         ("cuda:sm_91", "Did you mean 'sm_90"),
         ("cpu:nativ", "Did you mean 'native'"),
         ("rocm", "names no architecture"),
+        ("nvidia", "expected backend:arch, such as cpu:native or .*cuda:sm_"),
         ("", "cannot read target"),
         ("other:x", "needs the warp width"),
         ("rocm:gfx942:w32", "has warps of 64 lanes, not 32"),

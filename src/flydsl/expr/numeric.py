@@ -807,8 +807,12 @@ def dsl_class(dtype: object) -> ScalarClass:
             return Numeric.from_ir_type(cast("Attribute", dtype))
         except DSLValueError:
             pass
+    ours = {theirs: name for name, theirs in _NUMPY_NAMES.items() if name != "Index"}
+    ours |= {"bfloat16": "BFloat16", "int": "Int32", "float": "Float32"}
+    written = str(getattr(dtype, "__name__", dtype)).removeprefix("torch.")
+    hint = f"; write fx.{ours[written]}" if written in ours else ""
     raise DSLTypeError(
-        f"expected a Numeric class such as fx.Int32, or a scalar IR type such as fx.T.i32; got {dtype!r}"
+        f"expected a Numeric class such as fx.Int32, or a scalar IR type such as fx.T.i32; got {dtype!r}{hint}"
     )
 
 
@@ -926,7 +930,8 @@ def as_numeric(obj: object) -> Numeric:
     """
     found = scalar_or_none(obj)
     if found is None:
-        raise DSLValueError(f"expected a number, got {obj!r} of type {type(obj).__name__}")
+        hint = "; take one element of it, as in x[i]" if getattr(type(obj), "is_tensor", False) else ""
+        raise DSLValueError(f"expected a number, got {obj!r} of type {type(obj).__name__}{hint}")
     return found
 
 

@@ -188,7 +188,10 @@ def _storable(obj: object, name: str) -> Any:
     method = getattr(obj, name, None)
     if method is None:
         shown = obj.__name__ if isinstance(obj, type) else repr(obj)
-        raise DSLTypeError(f"{shown} is not Storable: it has no {name}")
+        raise DSLTypeError(
+            f"{shown} is not Storable: it has no {name}; memory is described by fx.Array[fx.Float32, count], a class "
+            "under @fx.struct or a Numeric class"
+        )
     return method
 
 

@@ -253,7 +253,11 @@ class GPUTarget:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", backend):
             raise TargetError(f"cannot read target {text!r}: expected backend:arch, gfx* or sm_*")
         if len(parts) < 2 or not parts[1].strip():
-            usual = {"cpu": CPU_NATIVE, **USUAL}.get(backend)
+            known = {"cpu": CPU_NATIVE, **USUAL}
+            usual = known.get(backend)
+            if usual is None and len(parts) < 2:
+                such = f", such as {' or '.join(f'{name}:{arch}' for name, arch in known.items())}"
+                raise TargetError(f"target {text!r} names no architecture: expected backend:arch{such}")
             such = f", such as {backend}:{usual}" if usual else ""
             raise TargetError(f"target {text!r} names no architecture: expected {backend}:arch{such}")
         width: int | None = None

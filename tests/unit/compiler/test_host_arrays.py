@@ -350,6 +350,12 @@ def test_python_objects_are_no_elements():
         array_info(np.array([1.0, 2.0], dtype=object))
 
 
+@pytest.mark.parametrize("dtype", ["M8[s]", "m8[ms]"])
+def test_times_are_no_elements(dtype: str):
+    with pytest.raises(TypeError, match=r"times are no numbers of the language, got .*.astype\('int64'\)"):
+        array_info(np.zeros(2, dtype))
+
+
 def test_sparse_tensors_are_refused():
     torch = pytest.importorskip("torch")
     with pytest.raises(TypeError, match=r"strided tensors, got one of torch.sparse_coo; pass t.to_dense\(\)"):

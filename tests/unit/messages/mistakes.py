@@ -128,4 +128,22 @@ MISTAKES: dict[str, str] = {
     ),
     "a kernel in a kernel": program("kernel(x, y)  # here"),
     "a yield": program("yield x  # here"),
+    "indices called as in CuTe": program("n = fx.thread_idx()  # here"),
+    "indices by number": program("x[fx.thread_idx[0]] = 1.0  # here"),
+    "arithmetic in place on a view": program("y[0, None] += 1.0  # here"),
+    "a range of numbers as in Triton": program("x[fx.arange(0, 8)] = 1.0  # here"),
+    "an index over the whole grid": program("x[fx.global_id(0)] = 1.0  # here"),
+    "a sum of numpy": program("x[i] = np.sum(x)  # here"),
+    "a tensor for an element": program("x[i] = y  # here"),
+    "a loop to a whole shape": program("for k in range(y.shape):  # here\n    x[k] = 1.0"),
+    "a type of numpy": program("x[i] = i.to(np.float32)  # here"),
+    "a type as text": program("r = fx.make_rmem_tensor(4, 'float16')  # here"),
+    "shared memory by shape and type": program("fx.SharedAllocator().allocate((8, 8))  # here"),
+    "a grid that is a function": program(
+        "x[i] = 1.0", host="kernel(x, y).launch(grid=lambda meta: (1,), block=8)  # here"
+    ),
+    "a launch in words of CUDA": program("x[i] = 1.0", host="kernel(x, y).launch(grid=1, threads=8)  # here"),
+    "a method of torch that writes": program("x.zero_()  # here"),
+    "the address of a tensor": program("p = x.data_ptr()  # here"),
+    "a match on a value": program("match i:\n    case 0:  # here\n        x[i] = 1.0"),
 }

@@ -292,6 +292,8 @@ def _interface(x: object, interface: dict[str, Any], device: str, name: str | No
     typestr = interface.get("typestr")
     if typestr == "|O":
         raise DSLTypeError("an array of Python objects has no numbers in memory; make it one with .astype('float32')")
+    if isinstance(typestr, str) and typestr[1:2] in ("M", "m"):
+        raise DSLTypeError(f"times are no numbers of the language, got {typestr}; convert with .astype('int64')")
     if not isinstance(typestr, str) or len(typestr) < 3 or not typestr[2:].isdecimal():
         raise DSLTypeError(f"the array interface of {type(x).__name__} is malformed: typestr {typestr!r}")
     if typestr[0] == ">":

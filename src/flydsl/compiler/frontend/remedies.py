@@ -16,7 +16,7 @@ from types import FrameType, ModuleType, TracebackType
 
 from ...errors import DSLRuntimeError, FlyDSLError, RejectedSyntaxError
 from ...expr.control import regions
-from ...expr.utils.suggestions import WORDS, suggest
+from ...expr.utils.suggestions import WORDS, bare, suggest
 
 _BUILTINS: dict[object, str] = {
     max: "fx.max(a, b)",
@@ -32,6 +32,7 @@ _BUILTINS: dict[object, str] = {
     format: "fx.printf('{:.3f}', x)",
     range: "for i in range(...) as the head of a loop inside a @flyc.kernel function",
     isinstance: "x.dtype",
+    sorted: "fx.min(a, b) and fx.max(a, b) for two, or a collective of fx.coop",
 }
 _ATTRIBUTES = {
     "size": "fx.size(x) for all elements, x.shape[i] for one extent",
@@ -52,6 +53,10 @@ _ATTRIBUTES = {
     "numpy": "fx.printf('{}', x[i]): values exist only at run time",
     "cpu": "fx.printf('{}', x[i]): values exist only at run time",
     "copy": "fx.copy(atom, source, destination)",
+    "data_ptr": "fx.get_iter(x), the pointer to its first element",
+    "contiguous": "x as it is: a tensor is its layout, with any strides",
+    "zero_": "x[i] = 0 for each element; x.fill(0) where the shape is static",
+    "fill_": "x[i] = value for each element; x.fill(value) where the shape is static",
     "clone": "fx.make_fragment_like(x) and fx.copy(atom, x, fragment)",
     "astype": "x.to(fx.Float32)",
     "float": "x.to(fx.Float32)",
@@ -112,9 +117,14 @@ def _of_name(error: NameError, frame: FrameType) -> str | None:
     return found and f"did you mean {found}?"
 
 
+_NO_PARTS = re.compile(r"'Tuple3D' object is not (?:callable|subscriptable)$")
+
+
 def _of_expression(error: BaseException, tb: TracebackType) -> str | None:
     node = _failed(tb)
     frame = tb.tb_frame
+    if _NO_PARTS.match(str(error)) and isinstance(node, (ast.Call, ast.Subscript)):
+        return f"write {ast.unparse(node.func if isinstance(node, ast.Call) else node.value)}.x, .y or .z"
     if isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("shape", "stride"):
             return f"x.{node.func.attr} is no function; write x.{node.func.attr}[0]"
@@ -123,9 +133,12 @@ def _of_expression(error: BaseException, tb: TracebackType) -> str | None:
         return "`in` is decided while tracing; compare with each: (x == a) | (x == b)"
     if isinstance(error, DSLRuntimeError) and _line(tb).startswith("assert"):
         return "assert is Python's and runs while tracing; print with fx.printf, or run in checked mode"
+    if isinstance(error, DSLRuntimeError) and _line(tb).startswith(("match ", "case ")):
+        return "match is Python's and is decided while tracing; write if and elif"
     if isinstance(node, (ast.BinOp, ast.Compare)) and type(error) is TypeError:
         sides = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.left, *node.comparators]
-        if any(getattr(_resolve(side, frame), "is_tensor", False) for side in sides):
+        views = [side.value if isinstance(side, ast.Subscript) and "'Tensor'" in str(error) else side for side in sides]
+        if any(getattr(_resolve(side, frame), "is_tensor", False) for side in views):
             return "a tensor is an address and a layout: work on elements, x[i], or on vectors, x.load()"
     if isinstance(node, ast.Subscript):
         return _of_subscript(error, node, frame)
@@ -169,6 +182,12 @@ def _of_subscript(error: BaseException, node: ast.Subscript, frame: FrameType) -
     return None
 
 
+_LAUNCH = {
+    "threads": "block", "numthreads": "block", "threadsperblock": "block", "blockdim": "block", "blocksize": "block",
+    "workgroupsize": "block", "numwarps": "block", "numblocks": "grid", "blockspergrid": "grid", "griddim": "grid",
+    "shared": "smem", "sharedmem": "smem", "sharedmemory": "smem", "clusterdim": "cluster",
+}  # fmt: skip
+"""Parts of a launch in the words of CUDA, HIP, OpenCL, CuPy, Numba and Triton."""
 _BAD_CALL = re.compile(
     r"([\w.]+)\(\) (got an unexpected keyword argument '(\w+)'|takes .* were given|missing .* argument)"
 )
@@ -189,6 +208,8 @@ def _of_parameters(error: BaseException, func: ast.expr, frame: FrameType) -> st
     except ValueError:
         return None
     close = get_close_matches(found[3], names, 1) if found[3] else []
+    if called is KernelLauncher.launch and found[3] and bare(found[3]) in _LAUNCH:
+        close = [_LAUNCH[bare(found[3])]]
     if close:
         return f"did you mean {close[0]}=?"
     example = "; write .launch(grid=..., block=...)" if called is KernelLauncher.launch else ""
@@ -238,7 +259,17 @@ def _failed(tb: TracebackType) -> ast.expr | None:
     lines[-1] = lines[-1][:end_col]
     lines[0] = lines[0][col:]
     try:
-        return ast.parse(f"({b''.join(lines).decode()})", mode="eval").body
+        (node,) = ast.parse(b"".join(lines).decode().strip()).body
+    except (SyntaxError, UnicodeDecodeError, ValueError):
+        return _parsed(b"".join(lines))
+    if isinstance(node, ast.AugAssign):
+        return ast.BinOp(node.target, node.op, node.value)
+    return _parsed(b"".join(lines))
+
+
+def _parsed(text: bytes) -> ast.expr | None:
+    try:
+        return ast.parse(f"({text.decode()})", mode="eval").body
     except (SyntaxError, UnicodeDecodeError, ValueError):
         return None
 

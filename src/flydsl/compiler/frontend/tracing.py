@@ -456,8 +456,11 @@ def dimensions(what: str, value: object) -> list[object]:
 def _extent(what: str, value: object) -> object:
     if isinstance(value, IntTuple):
         value = value.unpack()
-    if isinstance(value, bool) or isinstance(value, (float, str)) or value is None:
+    if isinstance(value, (bool, float, str)) or value is None or callable(value):
         hint = "; divide with // or fx.ceildiv" if isinstance(value, float) else ""
+        if callable(value):
+            name = getattr(value, "__qualname__", type(value).__name__)
+            raise DSLTypeError(f"{what} takes integers, got the function {name}; compute it in the jit function")
         raise DSLTypeError(f"{what} takes integers, got {value!r}{hint}")
     if isinstance(value, AlgebraValue):
         raise DSLTypeError(f"{what} takes integers, got {value}")

@@ -270,7 +270,9 @@ def while_region(cond: Body, body: Body, names: Names) -> None:
 def bound(tracer: Tracer, x: Any, word: str, as_index: bool) -> SSAValue:
     """A bound of a loop as i32, or as index in the explicit form."""
     type_ = index if as_index else i32
-    x = scalar_of(x)
+    given, x = x, scalar_of(x)
+    if x is None and given is not None:
+        raise DSLTypeError(f"the {word} of range must be i32, got {given}; take one number of it, as in x.shape[0]")
     if not isinstance(x, Numeric) and not is_ir_value(x):
         x = plain_bound(x, word)
         check_step(x, word)

@@ -12,7 +12,9 @@ from importlib import import_module
 WORDS = {
     "threadidx": "fx.thread_idx", "blockidx": "fx.block_idx", "blockdim": "fx.block_dim", "griddim": "fx.grid_dim",
     "tid": "fx.thread_idx.x", "threadid": "fx.thread_idx", "laneid": "fx.lane_id()", "programid": "fx.block_idx.x",
-    "numprograms": "fx.grid_dim.x",
+    "numprograms": "fx.grid_dim.x", "arange": "fx.thread_idx.x",
+    "globalid": "fx.block_idx.x * fx.block_dim.x + fx.thread_idx.x",
+    "getglobalid": "fx.block_idx.x * fx.block_dim.x + fx.thread_idx.x",
     "syncthreads": "fx.barrier()", "blocksync": "fx.barrier()", "syncwarp": "fx.coop", "shared": "fx.SharedAllocator",
     "warpsize": "fx.num_warp_threads", "wavesize": "fx.num_warp_threads",
     "shflxorsync": "fx.shuffle_xor", "shfldownsync": "fx.shuffle_down", "shflupsync": "fx.shuffle_up",
@@ -62,6 +64,8 @@ WORDS = {
     "sharedmemory": "fx.SharedAllocator", "allocsmem": "fx.SharedAllocator", "smem": "fx.SharedAllocator",
     "smemallocator": "fx.SharedAllocator", "getsmem": "fx.get_dyn_shared", "dynamicsmem": "fx.get_dyn_shared",
     "externshared": "fx.get_dyn_shared", "localarray": "fx.make_rmem_tensor", "local": "fx.make_rmem_tensor",
+    "kernel": "flyc.kernel, with import flydsl.compiler as flyc",
+    "jit": "flyc.jit, with import flydsl.compiler as flyc",
     "swap": "a, b = b, a", "cvt": "x.to(dtype)", "convert": "x.to(dtype)", "astype": "x.to(dtype)",
     "cast": "x.to(dtype)", "bitcast": "x.bitcast(dtype)", "reinterpretcast": "x.bitcast(dtype)",
 }  # fmt: skip
@@ -104,4 +108,4 @@ def _same_size(meant: str, word: str) -> bool:
     return meant.startswith(word)
 
 
-__all__ = ["WORDS", "suggest"]
+__all__ = ["WORDS", "bare", "suggest"]

@@ -79,7 +79,7 @@ class Communicator:
         """`out = sum of x over the ranks`, for x and out of n elements.
 
         `one_shot` reads all of x from all ranks, `two_shot` adds up a part in each and shares those; `auto` takes the
-        first for small x. `switch`, where the switch between the devices adds up, is refused where there is none.
+        first for small x. `switch`, where the switch between the devices adds up, is refused: its memory is not mapped yet.
         """
         if algorithm not in ALGORITHMS:
             raise DSLValueError(f"algorithm must be one of {', '.join(ALGORITHMS)}, got {algorithm!r}")
