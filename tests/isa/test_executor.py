@@ -251,3 +251,12 @@ def test_one_element_of_a_matrix(text: str, m: int, n: int, k: int, rng: np.rand
     lane, register = (j + 16 * (i // 4), i % 4) if m == 16 else (j + 32 * (i // 4 % 2), i // 8 * 4 + i % 4)
     found = np.argwhere(w.vf[8 : 8 + m * n // 64])
     assert found.tolist() == [[register, lane]]
+
+
+@pytest.mark.parametrize(("text", "wanted"), [
+    ("v_min_f32 v2, v0, v1", -0.0), ("v_max_f32 v2, v0, v1", 0.0), ("v_min_f32 v2, v1, v0", -0.0),
+    ("v_max_f32 v2, v1, v0", 0.0), ("v_med3_f32 v2, v0, v1, v0", -0.0),
+])  # fmt: skip
+def test_zeros_have_an_order(text: str, wanted: float):
+    w = execute(text, {0: np.full(64, -0.0, "f4").view("u4"), 1: np.zeros(64, "u4")})
+    assert (w.vf[2] == 0).all() and (np.signbit(w.vf[2]) == np.signbit(wanted)).all()

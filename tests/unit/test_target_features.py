@@ -76,6 +76,7 @@ AMD: dict[str, str] = {
     "wmma_v3": MI400,
     "wmma_scale": MI400,
     "clusters": MI400,
+    "far_registers": MI400,
 }
 """Feature -> the AMD processors that have it."""
 

@@ -14,6 +14,7 @@ from ..errors import IsaError
 from ..memory import Bytes
 from ..operands import Operand
 from ..wave import Wave
+from . import floats
 
 Lanes = NDArray[np.int64]
 
@@ -118,10 +119,10 @@ _CHANGES: dict[str, Change] = {
     "or": lambda old, x: old | x,
     "xor": lambda old, x: old ^ x,
     "swap": lambda old, x: x,
-    "min": np.fmin,
-    "max": np.fmax,
-    "min_num": np.fmin,
-    "max_num": np.fmax,
+    "min": floats.fmin,
+    "max": floats.fmax,
+    "min_num": floats.fmin,
+    "max_num": floats.fmax,
     "pk_add": lambda old, x: old + x,
     "inc": _wrap_up,
     "dec": _wrap_down,

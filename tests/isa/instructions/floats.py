@@ -88,8 +88,28 @@ def fract(x: Array) -> Array:
     return np.minimum(x - np.floor(x), one)
 
 
+# --- the smaller and the larger of two --------------------------------------------------------------------------------
+# The instructions order zeros: -0 is below +0, whichever comes first. numpy gives either.
+
+
+def fmin(a: Any, b: Any) -> Any:
+    return np.where(a == b, np.where(np.signbit(a), a, b), np.fmin(a, b))
+
+
+def fmax(a: Any, b: Any) -> Any:
+    return np.where(a == b, np.where(np.signbit(a), b, a), np.fmax(a, b))
+
+
+def minimum(a: Any, b: Any) -> Any:
+    return np.where(a == b, fmin(a, b), np.minimum(a, b))
+
+
+def maximum(a: Any, b: Any) -> Any:
+    return np.where(a == b, fmax(a, b), np.maximum(a, b))
+
+
 def med3(a: Array, b: Array, c: Array) -> Array:
-    return np.fmax(np.fmin(a, b), np.fmin(np.fmax(a, b), c))
+    return fmax(fmin(a, b), fmin(fmax(a, b), c))
 
 
 def to_int(low: int, high: int, dtype: Any) -> Any:
