@@ -133,3 +133,15 @@ def test_mistakes():
 
     with pytest.raises(TypeError, match="parameter 'what' is annotated"):
         torch_op(fresh("bad"), odd, mutates=["x"])
+
+    @flyc.jit
+    def endless(x: fx.Tensor, by: fx.Float32 = float("inf")):
+        pass
+
+    @flyc.jit
+    def lines(x: fx.Tensor, what: fx.Constexpr[str] = "two\nlines"):
+        pass
+
+    for function, words in ((endless, "'by' has the default inf"), (lines, "'what' has the default 'two")):
+        with pytest.raises(TypeError, match=f"parameter {words}.* which a schema of torch cannot hold"):
+            torch_op(fresh("bad"), function, mutates=["x"])

@@ -134,7 +134,7 @@ def test_mistakes():
         call(scaled, x, w, None, results={"y": "x"})
     with pytest.raises(DSLTypeError, match="'x' is given twice"):
         call(scaled, x, w, None, 1.0, x=x, results={"y": "x"})
-    with pytest.raises(DSLTypeError, match="must be values that can be hashed"):
+    with pytest.raises(DSLTypeError, match="'a' must be a value that is known .* got .1.0. of type list"):
         call(scaled, x, w, None, [1.0], results={"y": "x"})
     with pytest.raises(DSLValueError, match="say which tensors are written"):
         call(scaled, x, w, None, 1.0, results={})
@@ -142,3 +142,101 @@ def test_mistakes():
         call(3, x, results={"y": "x"})  # pyright: ignore[reportArgumentType]
     with pytest.raises(DSLValueError, match="backward writes none of dx, dw"):
         call(scaled, x, w, None, 1.0, results={"y": "x"}, backward=scaled)
+    with pytest.raises(DSLTypeError, match=r"results=\{name: what it is like\}, got \['y'\]"):
+        call(scaled, x, w, None, 1.0, results=["y"])  # pyright: ignore[reportArgumentType]
+    with pytest.raises(DSLTypeError, match=r"result 'y' is to be like .* got \(3,\)"):
+        call(scaled, x, w, None, 1.0, results={"y": lambda **_: (3,)})  # pyright: ignore[reportArgumentType]
+    with pytest.raises(DSLTypeError, match="'x' has elements of complex64, which cannot be handed over"):
+        call(scaled, x.astype("complex64"), w, None, 1.0, results={"y": "w"})
+    with pytest.raises(DSLTypeError, match="backward gives {argument: its gradient}, got None"):
+        jax.grad(lambda x: call(scaled, x, w, None, 1.0, results={"y": "x"}, backward=lambda *_: None).sum())(x)  # pyright: ignore[reportArgumentType]
+
+
+@flyc.kernel
+def told_kernel(y: fx.Tensor, kind: fx.Constexpr, a: fx.Float64):
+    y[0] = fx.Float64(1.0) / a
+    y[1] = 1.0 if isinstance(kind, bool) else 2.0 if isinstance(kind, int) else 3.0
+
+
+@flyc.jit
+def told(x: fx.Tensor, y: fx.Tensor, kind: fx.Constexpr, a: fx.Float64):
+    told_kernel(y, kind, a).launch(grid=1, block=1)
+
+
+def test_values_that_python_takes_for_the_same_are_other_calls():
+    for kind, a, want in ((1, 0.0, [np.inf, 2]), (True, -0.0, [-np.inf, 1]), (1.0, 0.0, [np.inf, 3])):
+        assert call(told, jnp.zeros(2), kind, a, results={"y": "x"}).tolist() == want
+
+
+def test_arrays_without_dimensions():
+    @flyc.kernel
+    def double_kernel(x: fx.Tensor, y: fx.Tensor):
+        y[0] = x[0] + x[0]
+
+    @flyc.jit
+    def double(x: fx.Tensor, y: fx.Tensor):
+        double_kernel(x, y).launch(grid=1, block=1)
+
+    for dtype in ("float32", "bfloat16"):
+        assert call(double, jnp.asarray(3, dtype), results={"y": "x"}) == 6
+
+
+@flyc.kernel
+def gated_kernel(x: fx.Tensor, w: fx.Tensor | None, y: fx.Tensor):
+    i = fx.block_idx.x
+    value = x[i]
+    if w is not None:
+        value = value * w[i]
+    y[i] = value
+
+
+@flyc.jit
+def gated(x: fx.Tensor, w: fx.Tensor | None, y: fx.Tensor):
+    gated_kernel(x, w, y).launch(grid=x.shape.unpack()[0], block=1)
+
+
+@flyc.jit
+def gated_back(dy: fx.Tensor, x: fx.Tensor, w: fx.Tensor | None, dx: fx.Tensor, dw: fx.Tensor | None):
+    gated_kernel(dy, w, dx).launch(grid=x.shape.unpack()[0], block=1)
+    if dw is not None:
+        gated_kernel(dy, x, dw).launch(grid=x.shape.unpack()[0], block=1)
+
+
+def product(x: Any, w: Any) -> Any:
+    return call(gated, x, w, results={"y": "x"}, backward=gated_back)
+
+
+def test_an_argument_left_out_has_no_gradient():
+    x, w = jnp.arange(4.0), jnp.arange(4.0) + 2
+    dx, dw = jax.grad(lambda x, w: product(x, w).sum(), (0, 1))(x, w)
+    assert dx.tolist() == w.tolist() and dw.tolist() == x.tolist()
+    assert jax.grad(lambda x: product(x, None).sum())(x).tolist() == [1] * 4
+
+
+def test_shards():
+    """Results of shards differ, and gradients of what all shards share are summed."""
+    spec = jax.sharding.PartitionSpec
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("d",))
+    x, w = jnp.arange(4.0), jnp.arange(4.0) + 2
+
+    def sharded(x: Any, w: Any, out: Any = "d") -> Any:
+        return jax.shard_map(product, mesh=mesh, in_specs=(spec("d"), spec()), out_specs=spec(out))(x, w)
+
+    dx, dw = jax.grad(lambda x, w: sharded(x, w).sum(), (0, 1))(x, w)
+    assert dx.tolist() == w.tolist() and dw.tolist() == x.tolist()
+    with pytest.raises(ValueError, match="out_specs"):
+        sharded(x, w, None)
+
+
+def test_a_call_of_another_process_and_an_error_with_a_zero_in_it():
+    theirs = jax.ffi.ffi_call("flydsl_call", jax.ShapeDtypeStruct((3,), np.float32))
+    product(jnp.ones(2), None)
+    with pytest.raises(Exception, match="theirs was traced in another process"):
+        jax.block_until_ready(theirs(jnp.ones(3), plan="theirs:0:0"))
+
+    @flyc.jit
+    def wrong(x: fx.Tensor, y: fx.Tensor):
+        raise DSLValueError("before \0 after")
+
+    with pytest.raises(Exception, match="before .* after"):
+        jax.block_until_ready(call(wrong, jnp.ones(3), results={"y": "x"}))

@@ -116,3 +116,36 @@ def test_a_gradient_of_another_shape_than_its_argument_is_refused():
     torch.testing.assert_close(x.grad, torch.ones_like(x))
     with pytest.raises(DSLValueError, match="dx would have the shape of dout, which is not that of 'x'"):
         op(torch.randn(5, dtype=torch.float64, requires_grad=True), y).sum().backward()
+
+
+@flyc.kernel
+def gated_kernel(x: fx.Tensor, w: fx.Tensor | None, y: fx.Tensor):
+    i = fx.block_idx.x
+    value = x[i]
+    if w is not None:
+        value = value * w[i]
+    y[i] = value
+
+
+@flyc.jit
+def gated(x: fx.Tensor, w: fx.Tensor | None, y: fx.Tensor, queue: fx.Stream = fx.Stream(None)):
+    gated_kernel(x, w, y).launch(grid=x.shape.unpack()[0], block=1, stream=queue)
+
+
+def test_a_stream_of_any_name_and_an_argument_left_out():
+    @flyc.jit
+    def back(dy: fx.Tensor, w: fx.Tensor | None, x: fx.Tensor, dw: fx.Tensor, queue: fx.Stream = fx.Stream(None)):
+        gated_kernel(dy, x, dw).launch(grid=x.shape.unpack()[0], block=1, stream=queue)
+
+    op = ft.op(fresh(), results={"y": "x"}, backward=back)(gated)
+    x, w = (torch.randn(3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    op(x, w).sum().backward()
+    assert w.grad is not None and torch.equal(w.grad, x.detach())
+    with pytest.raises(DSLValueError, match="'w' was left out, and backward is a jit function that writes .* dw"):
+        op(x, None).sum().backward()
+
+
+def test_a_gradient_that_is_no_mapping():
+    op = ft.op(fresh(), results={"y": "x"}, backward=lambda values, grads: [grads["y"]])(gated)
+    with pytest.raises(DSLTypeError, match="backward gives {argument: its gradient}, got "):
+        op(torch.randn(3, dtype=torch.float64, requires_grad=True), None).sum().backward()

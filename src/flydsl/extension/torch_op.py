@@ -9,6 +9,7 @@ torch is imported when an operator is made.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -51,7 +52,13 @@ def _word(op: str, name: str, annotation: object) -> str | None:
     )
 
 
-def _default(value: object) -> str:
+def _default(op: str, name: str, value: object) -> str:
+    plain = value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value))
+    if not plain or (isinstance(value, str) and not value.isprintable()):
+        raise DSLTypeError(
+            f"torch_op {op}: parameter '{name}' has the default {value!r}, which a schema of torch cannot hold; it "
+            "takes None, bool, int, finite floats and printable text: leave the default out"
+        )
     if isinstance(value, str):
         return '="' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return f"={value}"
@@ -86,7 +93,8 @@ class _Plan:
             mark = f"(a{len(words)}!)" if key in mutates else ""
             default = defaults[key].default
             mark += "?" if p.optional else ""
-            words.append(f"{word}{mark} {key}{'' if default is inspect.Parameter.empty else _default(default)}")
+            default = "" if default is inspect.Parameter.empty else _default(name, key, default)
+            words.append(f"{word}{mark} {key}{default}")
             self.arguments.append(key)
         for made, like in self.results.items():
             if isinstance(like, str) and (like not in self.arguments or parameters[like].annotation is not Tensor):

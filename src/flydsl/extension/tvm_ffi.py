@@ -11,10 +11,13 @@ tvm_ffi is an optional package, imported when a function is exported or imported
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
+from .. import errors
 from ..errors import DSLTypeError, DSLValueError, MissingPackageError
 from ..expr.gpu import Stream
 from ..target import on_host
@@ -48,13 +51,26 @@ class _Library(Protocol):
     def register_global_func(self, name: str, f: object, *, override: bool) -> object: ...
     def get_global_func(self, name: str, allow_missing: bool) -> Function | None: ...
     def get_raw_stream(self, device: _Device) -> int: ...
+    def register_error(self, name: str, cls: type) -> object: ...
 
 
+@functools.cache
 def _library() -> _Library:
     try:
-        return cast("_Library", import_module("tvm_ffi"))
+        library = cast("_Library", import_module("tvm_ffi"))
     except ImportError as error:
         raise MissingPackageError("functions of tvm_ffi", "apache-tvm-ffi", "tvm-ffi") from error
+    for cls in vars(errors).values():
+        if isinstance(cls, type) and issubclass(cls, errors.FlyDSLError) and _made_of_text(cls):
+            library.register_error(cls.__name__, cls)
+    return library
+
+
+def _made_of_text(cls: type[errors.FlyDSLError]) -> bool:
+    """tvm_ffi keeps the class of an exception that it can make again, of its text alone; others are `RuntimeError`."""
+    parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
+    named = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty]
+    return len(named) <= 1
 
 
 def export_function(
@@ -68,6 +84,8 @@ def export_function(
     library = _library()
     if not hasattr(function, "signature"):
         raise DSLTypeError(f"export_function: a jit function or a compiled one, got {function!r}")
+    if name is not None and not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DSLTypeError(f"export_function: the name to register is a string, got {name!r}")
     parameters = function.signature.parameters
     names = [k for k, p in parameters.items() if p.annotation is not Stream]
     streams = [i for i, p in enumerate(parameters.values()) if p.annotation is Stream]
@@ -92,7 +110,7 @@ def export_function(
 
 
 def import_function(function: str | Function) -> Callable[..., object]:
-    """A function of tvm_ffi, or the one registered by a name, for arrays of numpy and torch.
+    """A function of tvm_ffi, or the one registered by a name, for arrays of numpy, torch and JAX.
 
     Arrays are handed over without a copy. A tensor that it gives becomes an array of the library that the first array
     argument is of; without one it stays as it is.
@@ -113,7 +131,7 @@ def import_function(function: str | Function) -> Callable[..., object]:
         result = found(*args)
         if not isinstance(result, library.Tensor):
             return result
-        first = next((type(a).__module__.partition(".")[0] for a in args if _is_array(a)), None)
+        first = next((maker for a in args if (maker := _maker(a)) is not None), None)
         if first is None:
             return result
         convert = cast("Callable[[object], object]", getattr(import_module(first), "from_dlpack"))  # noqa: B009
@@ -122,8 +140,15 @@ def import_function(function: str | Function) -> Callable[..., object]:
     return run
 
 
-def _is_array(x: object) -> bool:
-    return type(x).__module__.partition(".")[0] in ("numpy", "torch") and hasattr(x, "__dlpack__")
+_MAKERS = {"numpy": "numpy", "torch": "torch", "jaxlib": "jax.numpy", "jax": "jax.numpy"}
+"""Where `from_dlpack` is, by the package that an array's class or one it derives from is of."""
+
+
+def _maker(x: object) -> str | None:
+    if not hasattr(x, "__dlpack__"):
+        return None
+    packages = (cls.__module__.partition(".")[0] for cls in type(x).__mro__)
+    return next((_MAKERS[package] for package in packages if package in _MAKERS), None)
 
 
 __all__ = ["Function", "export_function", "import_function"]

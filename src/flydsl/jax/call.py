@@ -13,12 +13,13 @@ from typing import NamedTuple, TypeAlias, cast
 import numpy as np
 
 from flydsl.compiler.jit_function import JitFunction
-from flydsl.errors import DSLTypeError, DSLValueError
+from flydsl.compiler.key.cache_key import encode
+from flydsl.errors import DSLRuntimeError, DSLTypeError, DSLValueError
 from flydsl.expr.gpu import Stream
 from flydsl.expr.tensor import Tensor
 
-from .ffi import TARGET, Memory, handler
-from .library import Array, Shape, load
+from .ffi import NAMES, TARGET, Memory, handler
+from .library import Array, Shape, load, varies, varying
 
 jax = load()
 
@@ -39,7 +40,7 @@ class Plan(NamedTuple):
 
 _lock = threading.Lock()
 _plans: dict[str, Plan] = {}
-_keys: dict[Plan, str] = {}
+_keys: dict[object, str] = {}
 _numbers = itertools.count()
 _process = secrets.token_hex(8)
 """Part of every key: an executable that JAX kept from another process must not find a plan of this one."""
@@ -65,6 +66,7 @@ def call(
     """
     given = _bind(function, args, kwargs, results)
     arrays = [name for name in given if _is_tensor(function, name)]
+    given |= _in_step({name: jax.numpy.asarray(given[name]) for name in arrays if given[name] is not None})
     if backward is None:
         return _run(function, given, arrays, results)
     gradient = _gradient(function, given, arrays, results, backward)
@@ -78,7 +80,9 @@ def call(
 
     def back(kept: tuple[Array, ...], grads: Array) -> tuple[Array, ...]:
         values = {**given, **dict(zip((*arrays, *results), kept, strict=True))}
-        found = gradient(values, dict(zip(results, _all_of(grads), strict=True)))
+        found = gradient(values, {r: _gradient_of(values[r], g) for r, g in zip(results, _all_of(grads), strict=True)})
+        if not isinstance(found, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DSLTypeError(f"call {_name(function)}: backward gives {{argument: its gradient}}, got {found!r}")
         unknown = sorted(set(found) - set(arrays))
         if unknown:
             raise DSLValueError(
@@ -89,6 +93,17 @@ def call(
     differentiable = jax.custom_vjp(forward)
     differentiable.defvjp(remember, back)
     return differentiable(*(given[name] for name in arrays))
+
+
+def _gradient_of(result: Array, grad: Array) -> Array:
+    """JAX's gradient of integers has no memory: it is zeros of their type here, as in torch."""
+    return grad if result.dtype.kind in "fV" else jax.numpy.zeros_like(result)
+
+
+def _in_step(values: Mapping[str, Array]) -> dict[str, Array]:
+    """Arguments as varying as each other inside `jax.shard_map`, so that gradients of replicated ones are summed."""
+    axes = varies(*values.values())
+    return {name: varying(value, axes) for name, value in values.items()}
 
 
 def _all_of(made: Array) -> tuple[Array, ...]:
@@ -110,6 +125,8 @@ def _bind(
     """Arguments by name."""
     if not isinstance(function, JitFunction):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DSLTypeError(f"call: the first argument is a jit function, got {function!r}")
+    if not isinstance(results, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DSLTypeError(f"call {_name(function)}: results={{name: what it is like}}, got {results!r}")
     parameters = function.signature.parameters
     for result in results:
         if result not in parameters or not _is_tensor(function, result):
@@ -136,13 +153,21 @@ def _run(
     function: JitFunction, given: Mapping[str, object], arrays: Sequence[str], results: Mapping[str, Like]
 ) -> Array:
     present = [name for name in arrays if given[name] is not None]
-    values = {name: jax.numpy.asarray(given[name]) for name in present}
+    values = {name: cast(Array, given[name]) for name in present}
     shapes = {name: jax.ShapeDtypeStruct(v.shape, v.dtype) for name, v in values.items()}
     wanted = [_shape(function, result, like, shapes, given) for result, like in results.items()]
     others = tuple((k, v) for k, v in given.items() if k not in values)
     stream = next((k for k, p in function.signature.parameters.items() if p.annotation is Stream), None)
     key = _key(Plan(function, tuple(present), tuple(results), others, stream))
+    for array, kind in ((k, v.dtype) for k, v in (*shapes.items(), *zip(results, wanted, strict=True))):
+        if str(kind) not in NAMES:
+            raise DSLTypeError(
+                f"call {_name(function)}: {array!r} has elements of {kind}, which cannot be handed over; convert it to "
+                f"one of {', '.join(sorted(NAMES))}"
+            )
     made = jax.ffi.ffi_call(TARGET, wanted, vmap_method="sequential")(*values.values(), plan=key)
+    # What is made of one shard's elements differs from shard to shard, also where the result's shape does not say so.
+    made = [varying(one, varies(*values.values())) for one in made]
     return made[0] if len(made) == 1 else tuple(made)
 
 
@@ -155,21 +180,39 @@ def _shape(
                 f"call {_name(function)}: result {result!r} is to be like {like!r}, which is no array argument"
             )
         return shapes[like]
-    return like(**{**given, **shapes}) if callable(like) else like
+    found = like(**{**given, **shapes}) if callable(like) else like
+    if not hasattr(found, "shape") or not hasattr(found, "dtype"):
+        raise DSLTypeError(
+            f"call {_name(function)}: result {result!r} is to be like an argument's name, a jax.ShapeDtypeStruct or a "
+            f"function that gives one, got {found!r}"
+        )
+    return found
 
 
 def _key(plan: Plan) -> str:
     _register()
-    try:
-        with _lock:
-            found = _keys.get(plan)
-            if found is None:
-                found = _keys[plan] = f"{_name(plan.function)}:{next(_numbers)}:{_process}"
-                _plans[found] = plan
-    except TypeError as error:
-        names = ", ".join(name for name, _ in plan.others)
-        raise DSLTypeError(f"call {_name(plan.function)}: {names} must be values that can be hashed") from error
+    told = plan._replace(others=tuple((name, _told(plan, name, value)) for name, value in plan.others))
+    with _lock:
+        found = _keys.get(told)
+        if found is None:
+            found = _keys[told] = f"{_name(plan.function)}:{next(_numbers)}:{_process}"
+            _plans[found] = plan
     return found
+
+
+def _told(plan: Plan, name: str, value: object) -> object:
+    """A value as part of a key. Python takes 1 for True and 0.0 for -0.0, which make different code and results."""
+    try:
+        hash(value)
+    except TypeError as error:
+        raise DSLTypeError(
+            f"call {_name(plan.function)}: {name!r} must be a value that is known when JAX traces and can be hashed, "
+            f"got {value!r} of type {type(value).__name__}; a number that is computed goes in as an array"
+        ) from error
+    try:
+        return encode(value)
+    except TypeError:
+        return type(value), value
 
 
 def _register() -> None:
@@ -184,21 +227,31 @@ def _register() -> None:
 
 
 def _launch_on_host(key: str, arguments: Sequence[Memory], results: Sequence[Memory], stream: int) -> None:
-    _launch(key, [_host_array(m) for m in (*arguments, *results)], None)
+    _launch(key, [_host_array(_indexed(m)) for m in (*arguments, *results)], None)
 
 
 def _launch_on_device(key: str, arguments: Sequence[Memory], results: Sequence[Memory], stream: int) -> None:
-    _launch(key, [_DeviceArray(m) for m in (*arguments, *results)], stream)
+    _launch(key, [_DeviceArray(_indexed(m)) for m in (*arguments, *results)], stream)
 
 
 def _launch(key: str, arrays: Sequence[object], stream: int | None) -> None:
-    plan = _plans[key]
+    plan = _plans.get(key)
+    if plan is None:
+        raise DSLRuntimeError(
+            f"call: {key.partition(':')[0]} was traced in another process, which kept its function; an exported or "
+            "serialized call cannot be run here: trace it again"
+        )
     named = dict(zip((*plan.arrays, *plan.results), arrays, strict=True))
     if stream is not None:
         if plan.stream is None:
             raise DSLValueError(f"call {_name(plan.function)}: on a GPU the function takes a fx.Stream to launch on")
         named[plan.stream] = stream
     plan.function(**dict(plan.others), **named)
+
+
+def _indexed(memory: Memory) -> Memory:
+    """A kernel indexes at least one dimension: a number that JAX computes is an array of one element for it."""
+    return memory if memory.shape else memory._replace(shape=(1,))
 
 
 def _host_array(memory: Memory) -> object:
@@ -251,8 +304,11 @@ def _gradient(
 
     def gradient(values: Mapping[str, Array], grads: Mapping[str, Array]) -> Mapping[str, Array]:
         sent = {p: grads[grads_of[p]] if p in grads_of else values[p] for p in names}
-        like = {d: jax.ShapeDtypeStruct(values[a].shape, values[a].dtype) for d, a in wanted.items()}
-        made = call(backward, results=like, **sent)
-        return dict(zip(wanted.values(), _all_of(made), strict=True))
+        # An argument that was left out has no gradient: backward is given None for both.
+        present = {d: a for d, a in wanted.items() if values[a] is not None}
+        left_out = dict.fromkeys(set(wanted) - set(present))
+        like = {d: jax.ShapeDtypeStruct(values[a].shape, values[a].dtype) for d, a in present.items()}
+        made = call(backward, results=like, **sent, **left_out)
+        return dict(zip(present.values(), _all_of(made), strict=True))
 
     return gradient

@@ -25,6 +25,7 @@ TYPES = {
     33: "float8_e8m0fnu",
 }  # fmt: skip
 """Element types by XLA's number."""
+NAMES = frozenset(TYPES.values())
 
 
 class _Extension(Structure):
@@ -170,5 +171,7 @@ def _stream(frame: _Frame) -> int:
 
 
 def _error(frame: _Frame, message: str) -> int | None:
-    arguments = _ErrorArguments(ctypes.sizeof(_ErrorArguments), None, message.encode(), INTERNAL)
+    # XLA's text ends at a zero, and a lone surrogate has no bytes.
+    text = message.replace("\0", "\\0").encode(errors="backslashreplace")
+    arguments = _ErrorArguments(ctypes.sizeof(_ErrorArguments), None, text, INTERNAL)
     return frame.api.contents.make_error(ctypes.byref(arguments))

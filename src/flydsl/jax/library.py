@@ -30,6 +30,7 @@ class Differentiable(Protocol):
 
 class _Numpy(Protocol):
     def asarray(self, x: object) -> Array: ...
+    def zeros_like(self, x: Array) -> Array: ...
     def dtype(self, name: str) -> dtype[Any]: ...
 
 
@@ -51,3 +52,24 @@ def load() -> _Jax:
     """JAX with its foreign function interface, which it has since 0.5."""
     import_module("jax.ffi")
     return cast(_Jax, import_module("jax"))
+
+
+def varies(*arrays: Array) -> frozenset[str]:
+    """The axes of `jax.shard_map` that one of the arrays differs along; none outside of it, or where unchecked."""
+    typeof = getattr(import_module("jax"), "typeof", None)
+    found: frozenset[str] = frozenset()
+    if typeof is None:
+        return found
+    for array in arrays:
+        kind = typeof(array)
+        found |= getattr(getattr(kind, "manual_axis_type", kind), "varying", getattr(kind, "vma", frozenset[str]()))
+    return found
+
+
+def varying(array: Array, axes: frozenset[str]) -> Array:
+    """The array, taken for one that differs along `axes`."""
+    missing = tuple(sorted(axes - varies(array)))
+    if not missing:
+        return array
+    lax = import_module("jax.lax")
+    return lax.pcast(array, missing, to="varying") if hasattr(lax, "pcast") else lax.pvary(array, missing)

@@ -16,6 +16,7 @@ import torch
 
 from flydsl.compiler.jit_function import JitFunction
 from flydsl.errors import DSLTypeError, DSLValueError
+from flydsl.expr.gpu import Stream
 from flydsl.expr.tensor import Tensor
 from flydsl.extension.torch_op import Make, torch_op
 
@@ -78,6 +79,8 @@ def _differentiate(
     def back(ctx: Context, *grads: torch.Tensor) -> object:
         values = {**ctx.others, **dict(zip(ctx.names, ctx.saved_tensors, strict=True))}
         found = gradient(values, dict(zip(results, grads, strict=True)))
+        if not isinstance(found, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DSLTypeError(f"op {name}: backward gives {{argument: its gradient}}, got {found!r}")
         unknown = sorted(set(found) - set(arguments))
         if unknown:
             raise DSLValueError(f"op {name}: backward gave a gradient of {unknown[0]!r}; arguments are {arguments}")
@@ -107,7 +110,7 @@ def _of_jit(
         possible = ", ".join(f"d{a}" for a in tensors)
         raise DSLValueError(f"op {name}: backward writes none of {possible}; it has {', '.join(parameters)}")
     given = {f"d{r}": r for r in results}
-    names = [p for p in parameters if p not in wanted and p != "stream"]
+    names = [p for p, q in parameters.items() if p not in wanted and q.annotation is not Stream]
     for p in names:
         if p not in given and p not in arguments and p not in results:
             known = ", ".join((*given, *arguments, *results))
@@ -120,6 +123,12 @@ def _of_jit(
 
     def gradient(values: Mapping[str, Given], grads: Mapping[str, Given]) -> Mapping[str, Given]:
         # Torch hands over gradients as they come, that of a sum as one number in all places.
+        for d, a in wanted.items():
+            if values[a] is None:
+                raise DSLValueError(
+                    f"op {name}: {a!r} was left out, and backward is a jit function that writes its gradient {d}; let "
+                    "backward be a Python function, which can give none"
+                )
         sent = [grads[given[p]].contiguous() if p in given else values[p] for p in names]
         for d, a in wanted.items():
             stand_in = likes[d]

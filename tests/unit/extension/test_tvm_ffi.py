@@ -11,7 +11,8 @@ import torch
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.errors import DSLTypeError, DSLValueError
+from flydsl import errors
+from flydsl.errors import DSLCompileError, DSLTypeError, DSLValueError, LaunchError, MissingPackageError
 from flydsl.extension.tvm_ffi import export_function, import_function
 
 tvm_ffi: Any = pytest.importorskip("tvm_ffi", reason="apache-tvm-ffi is not installed")
@@ -96,3 +97,35 @@ def test_mistakes():
         import_function(3)  # pyright: ignore[reportArgumentType]
     with pytest.raises(Exception, match="takes x, y, out, a, got 5 arguments"):
         made(1, 2, 3, 4, 5)
+    with pytest.raises(DSLTypeError, match="the name to register is a string, got 5"):
+        export_function(axpy, 5)  # pyright: ignore[reportArgumentType]
+
+
+def test_our_exceptions_keep_their_class():
+    made = export_function(axpy)
+    with pytest.raises(DSLTypeError, match="missing a required argument: 'x'"):
+        made()
+
+    @flyc.jit
+    def wrong(x: fx.Tensor, name: fx.Constexpr[str]):
+        if name == "MissingPackageError":
+            raise MissingPackageError("tvm_ffi", "some_package", "extra")
+        raise getattr(errors, name)("this one fails")
+
+    for error in (DSLValueError, DSLCompileError, LaunchError):
+        with pytest.raises(error, match="^this one fails$"):
+            export_function(wrong)(np.zeros(2, "f4"), error.__name__)
+    # One that is not made of its text alone.
+    with pytest.raises(RuntimeError, match="tvm_ffi need the package some_package"):
+        export_function(wrong)(np.zeros(2, "f4"), "MissingPackageError")
+
+
+def test_results_are_of_the_library_of_derived_arrays_too():
+    class Named(np.ndarray):
+        pass
+
+    run = import_function(tvm_ffi.convert(lambda x: x))
+    assert isinstance(run(np.arange(3.0).view(Named)), np.ndarray)
+    jax: Any = pytest.importorskip("jax", reason="jax is not installed")
+    got = run(jax.numpy.arange(3))
+    assert isinstance(got, jax.Array) and got.tolist() == [0, 1, 2]
