@@ -90,6 +90,27 @@ def test_forward_mode_is_refused():
         torch.testing.assert_close(op(x, x, 1.0), x * x + x)
 
 
+def test_a_jit_function_inside_a_compiled_one():
+    """Dynamo makes an ordinary call of it, and sees neither its trace nor the compiler."""
+    callbacks: list[object] = []
+
+    @flyc.jit
+    def watched(x: fx.Tensor, out: fx.Tensor):
+        callbacks.append(torch._C._dynamo.eval_frame.get_eval_frame_callback())
+        axpy_kernel(x, x, out, fx.Float64(1.0)).launch(grid=x.shape.unpack()[0], block=1)
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        out = torch.empty_like(x)
+        watched(x + 1, out)
+        return out - 1
+
+    x = torch.randn(3, dtype=torch.float64)
+    compiled = torch.compile(model, backend="eager")
+    for _ in range(3):
+        torch.testing.assert_close(compiled(x), (x + 1) ** 2 + x)
+    assert callbacks and not any(callbacks)
+
+
 def test_mistakes():
     @flyc.jit
     def nothing(dout: fx.Tensor, x: fx.Tensor):
