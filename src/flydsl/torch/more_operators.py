@@ -7,6 +7,7 @@ from torch import Tensor
 from flydsl import kernels
 from flydsl.errors import DSLValueError
 from flydsl.kernels.repeats import again
+from flydsl.kernels.rows.largest.entry import check_count
 
 from .batches import more_rows
 from .eager import unseen
@@ -374,6 +375,7 @@ def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 @top_k.register_fake
 def _(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    check_count("top_k", k, x.shape[-1])
     shape = (*x.shape[:-1], k)
     return x.new_empty(shape), x.new_empty(shape, dtype=torch.int64)
 
@@ -400,6 +402,7 @@ def gate(x: Tensor, k: int, normed: bool) -> tuple[Tensor, Tensor]:
 
 @gate.register_fake
 def _(x: Tensor, k: int, normed: bool) -> tuple[Tensor, Tensor]:
+    check_count("gate", k, x.shape[-1])
     shape = (*x.shape[:-1], k)
     return x.new_empty(shape, dtype=torch.float32), x.new_empty(shape, dtype=torch.int64)
 
