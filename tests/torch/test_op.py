@@ -74,6 +74,43 @@ def test_gradient_by_a_python_function():
         wrong(x, y, 1.0).sum().backward()
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+def test_forward_mode_is_refused():
+    """A tangent that got lost would be a derivative of 0 without a word."""
+    name = fresh()
+    op = ft.op(name, results={"out": "x"}, backward=axpy_back)(axpy)
+    plain = ft.op(fresh(), results={"out": "x"})(axpy)
+    x = torch.randn(3, dtype=torch.float64)
+    found = getattr(torch.ops.flydsl_tests_op, name.split("::")[1])
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, torch.ones_like(x))
+        for call in (op, plain, found):
+            with pytest.raises(DSLTypeError, match="has no derivative in forward mode"):
+                call(x, dual, 1.0)
+        torch.testing.assert_close(op(x, x, 1.0), x * x + x)
+
+
+def test_a_jit_function_inside_a_compiled_one():
+    """Dynamo makes an ordinary call of it, and sees neither its trace nor the compiler."""
+    callbacks: list[object] = []
+
+    @flyc.jit
+    def watched(x: fx.Tensor, out: fx.Tensor):
+        callbacks.append(torch._C._dynamo.eval_frame.get_eval_frame_callback())
+        axpy_kernel(x, x, out, fx.Float64(1.0)).launch(grid=x.shape.unpack()[0], block=1)
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        out = torch.empty_like(x)
+        watched(x + 1, out)
+        return out - 1
+
+    x = torch.randn(3, dtype=torch.float64)
+    compiled = torch.compile(model, backend="eager")
+    for _ in range(3):
+        torch.testing.assert_close(compiled(x), (x + 1) ** 2 + x)
+    assert callbacks and not any(callbacks)
+
+
 def test_mistakes():
     @flyc.jit
     def nothing(dout: fx.Tensor, x: fx.Tensor):

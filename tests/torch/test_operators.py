@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -357,3 +358,19 @@ def test_rows_in_eight_bits():
 def test_flydsl_alone_does_not_import_torch():
     code = "import sys, flydsl, flydsl.compiler, flydsl.expr, flydsl.kernels; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: ft.reduce(x, dim=2), lambda x: ft.reduce(x, dim=(0, -2)), lambda x: ft.scan(x, dim=-3),
+        lambda x: ft.sort(x, dim=2), lambda x: ft.top_k(x, 7), lambda x: ft.gate(x, -1),
+    ],
+)  # fmt: skip
+def test_fake_tensors_are_refused_what_real_ones_are(call: Callable[[torch.Tensor], object]):
+    x, said = torch.randn(4, 6), []
+    for given in (x, x.to("meta")):
+        with pytest.raises(DSLValueError) as caught:
+            call(given)
+        said.append(str(caught.value))
+    assert said[0] == said[1]

@@ -13,6 +13,7 @@ from torch.nn import functional as F  # noqa: E402
 
 import flydsl.torch as ft  # noqa: E402
 from flydsl import kernels  # noqa: E402
+from flydsl.errors import DSLValueError  # noqa: E402
 from flydsl.kernels import repeats  # noqa: E402
 
 N = 24
@@ -198,3 +199,25 @@ def test_compiled_with_frozen_arguments(name: str):
         want = _gradients(ours, given, tuple(wanted), dy, 1)
         for a, b in zip(_gradients(compiled, given, tuple(wanted), dy, 2), want, strict=True):
             assert (a is None and b is None) or torch.equal(a, b)
+
+
+def test_a_bias_of_no_such_type_is_refused():
+    x, row = torch.ones(3, 4), torch.ones(3)
+    with pytest.raises(DSLValueError, match="layer_norm_backward: bias_type is .*bfloat16"):
+        kernels.layer_norm_backward(x, x, None, row, row, bias_type="int8")
+    with pytest.raises(DSLValueError, match="group_norm_backward: bias_type is .*bfloat16"):
+        kernels.group_norm_backward(x, x, 1, None, row, row, bias_type="int8")
+
+
+@pytest.mark.parametrize("kind", ["layer", "group"])
+def test_a_wider_bias_keeps_its_sums(kind: str):
+    """257 ones are no bfloat16: what is rounded to the weight's type on the way to the bias's is 256."""
+    count = 257
+    x = torch.randn(count, 4, dtype=torch.bfloat16)
+    weight = torch.ones(4, dtype=torch.bfloat16, requires_grad=True)
+    bias = torch.zeros(4, requires_grad=True)
+    for _ in range(3):  # the last ones are repeated calls
+        made = ft.layer_norm(x, weight, bias) if kind == "layer" else ft.group_norm(x, 2, weight, bias)
+        dweight, dbias = torch.autograd.grad(made, (weight, bias), torch.ones_like(made))
+        assert dweight.dtype == torch.bfloat16 and dbias.dtype == torch.float32
+        assert torch.equal(dbias, torch.full((4,), float(count)))

@@ -7,6 +7,7 @@ stored, load (`call/load.py`), call (`call/dispatch.py`). Repeated calls take a 
 
 from __future__ import annotations
 
+import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -180,6 +181,9 @@ class JitFunction(Generic[P]):
         return bound
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        if "torch._dynamo" in sys.modules and sys.modules["torch"].compiler.is_dynamo_compiling():
+            # Dynamo traces this very code, and would go on through the whole compiler: it makes an ordinary call of it.
+            return sys.modules["torch"].compiler.disable(self.__call__)(*args, **kwargs)
         repeat = self.repeat
         if repeat is not None:
             try:

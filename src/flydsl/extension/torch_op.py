@@ -18,6 +18,7 @@ from ..expr.constexpr import ConstexprType
 from ..expr.gpu import Stream
 from ..expr.numeric import Boolean, Float, Integer
 from ..expr.tensor import Tensor
+from .tangents import refuse_tangents
 
 if TYPE_CHECKING:
     import torch
@@ -150,6 +151,7 @@ def torch_op(
 
     def run(*args: object, **kwargs: object) -> object:
         given = plan.given(args, kwargs)
+        refuse_tangents(name, tuple(given.values()))
         made = plan.make(given)
         values = {**given, **made}
         if adapt is not None:

@@ -53,6 +53,9 @@ class Stand:
         return type(self.held)
 
     def __getattr__(self, name: str) -> object:
+        if name in Stand.__slots__:
+            # Before `__init__`, where a tracer or copy may meet it: it would ask for itself forever.
+            raise AttributeError(name)
         return getattr(self.held, name)
 
     def __hash__(self) -> int:

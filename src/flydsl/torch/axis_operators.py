@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from flydsl import kernels
+from flydsl.kernels.axes.view import axes_of, axis_of
 
 from .batches import along
 from .register import Context, Given, operator
@@ -17,7 +18,7 @@ def reduce(x: Tensor, op: str, axes: list[int], keepdims: bool) -> Tensor:
 
 def _gone(x: Tensor, axes: list[int]) -> set[int]:
     """Directions, counted from the front; a compiler may hand over numbers that it only knows by name."""
-    return {int(a) % x.dim() for a in axes}
+    return set(axes_of("reduce", [int(a) for a in axes], x.shape))
 
 
 @reduce.register_fake
@@ -77,6 +78,7 @@ def scan(x: Tensor, op: str, axis: int, exclusive: bool, reverse: bool) -> Tenso
 
 @scan.register_fake
 def _(x: Tensor, op: str, axis: int, exclusive: bool, reverse: bool) -> Tensor:
+    axis_of("scan", int(axis), x.shape)
     return x.new_empty(x.shape)
 
 
@@ -140,6 +142,7 @@ def sort(x: Tensor, axis: int, descending: bool) -> tuple[Tensor, Tensor]:
 
 @sort.register_fake
 def _(x: Tensor, axis: int, descending: bool) -> tuple[Tensor, Tensor]:
+    axis_of("sort", int(axis), x.shape)
     return x.new_empty(x.shape), x.new_empty(x.shape, dtype=torch.int64)
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from flydsl.errors import DSLTypeError
-from flydsl.kernels.tangents import forward_mode
+from flydsl.extension.tangents import forward_mode
 
 R = TypeVar("R")
 Setup = Callable[..., None]

@@ -7,10 +7,11 @@ from torch import Tensor
 from flydsl import kernels
 from flydsl.errors import DSLValueError
 from flydsl.kernels.repeats import again
+from flydsl.kernels.rows.largest.entry import check_count
 
 from .batches import more_rows
 from .eager import unseen
-from .operators import softmax, softmax_backward
+from .operators import named, softmax, softmax_backward
 from .register import Context, Given, operator
 
 # --- sampling ---------------------------------------------------------------------------------------------------------
@@ -182,23 +183,33 @@ def _(x: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: f
 
 @operator("group_norm_backward")
 def group_norm_backward(
-    dy: Tensor, x: Tensor, groups: int, weight: Tensor | None, mean: Tensor, scale: Tensor, wanted: list[bool]
+    dy: Tensor,
+    x: Tensor,
+    groups: int,
+    weight: Tensor | None,
+    mean: Tensor,
+    scale: Tensor,
+    wanted: list[bool],
+    bias: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of x, weight and bias, empty where one is not `wanted`: an operator gives tensors."""
+    """The gradients of x, weight and bias, empty where one is not `wanted`; that of the bias in its type."""
+    bias_type = None if bias is None else named(bias)
     need = wanted[0], wanted[1], wanted[2]
     found = [
         x.new_empty(0) if t is None else t
-        for t in kernels.group_norm_backward(dy, x, groups, weight, mean, scale, wanted=need)
+        for t in kernels.group_norm_backward(dy, x, groups, weight, mean, scale, wanted=need, bias_type=bias_type)
     ]
     return found[0], found[1], found[2]
 
 
 @group_norm_backward.register_fake
 def _(
-    dy: Tensor, x: Tensor, groups: int, weight: Tensor | None, mean: Tensor, scale: Tensor, wanted: list[bool]
-) -> tuple[Tensor, Tensor, Tensor]:
-    like = x if weight is None else weight
-    dweight, dbias = (like.new_empty((x.shape[1],)) if want else x.new_empty(0) for want in wanted[1:])
+    dy: Tensor, x: Tensor, groups: int, weight: Tensor | None, mean: Tensor, scale: Tensor, wanted: list[bool],
+    bias: torch.dtype | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    kind = x.dtype if weight is None else weight.dtype
+    types = zip(wanted[1:], (kind, bias or kind), strict=True)
+    dweight, dbias = (x.new_empty((x.shape[1],), dtype=t) if want else x.new_empty(0) for want, t in types)
     return x.new_empty(x.shape) if wanted[0] else x.new_empty(0), dweight, dbias
 
 
@@ -217,20 +228,18 @@ def _group_gradient(ctx: Context, dy: Tensor | None, *_: Tensor | None) -> tuple
     inputs, _groups, weights, biases = ctx.needs_input_grad[:4]
     made = None
     if unseen():
-        made = again("group_norm_backward", (ctx.count, inputs, weights, biases), dy, x, weight, mean, scale)
+        known = (ctx.count, inputs, weights, biases, None if ctx.bias is None else named(ctx.bias))
+        made = again("group_norm_backward", known, dy, x, weight, mean, scale)
     if made is None:
-        made = group_norm_backward(dy, x, ctx.count, weight, mean, scale, [inputs, weights, biases])
+        made = group_norm_backward(dy, x, ctx.count, weight, mean, scale, [inputs, weights, biases], ctx.bias)
     dx, dweight, dbias = made
-    if biases:
-        assert ctx.bias is not None
-        dbias = dbias if dbias.dtype is ctx.bias else dbias.to(ctx.bias)
     return dx if inputs else None, None, dweight if weights else None, dbias if biases else None, None
 
 
 group_norm.register_autograd(_group_gradient, setup_context=_group_context)
 group_norm.register_vmap(more_rows("f....", "fff"))
 group_norm_backward.register_vmap(
-    more_rows("ff..ff.", "frr", alone=lambda *given: not given[6][0] or any(given[6][1:]))
+    more_rows("ff..ff..", "frr", alone=lambda *given: not given[6][0] or any(given[6][1:]))
 )
 
 
@@ -366,6 +375,7 @@ def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 @top_k.register_fake
 def _(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    check_count("top_k", k, x.shape[-1])
     shape = (*x.shape[:-1], k)
     return x.new_empty(shape), x.new_empty(shape, dtype=torch.int64)
 
@@ -392,6 +402,7 @@ def gate(x: Tensor, k: int, normed: bool) -> tuple[Tensor, Tensor]:
 
 @gate.register_fake
 def _(x: Tensor, k: int, normed: bool) -> tuple[Tensor, Tensor]:
+    check_count("gate", k, x.shape[-1])
     shape = (*x.shape[:-1], k)
     return x.new_empty(shape, dtype=torch.float32), x.new_empty(shape, dtype=torch.int64)
 

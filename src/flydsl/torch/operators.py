@@ -5,16 +5,22 @@ has them as nodes; they have no gradients in turn.
 """
 
 # No `from __future__ import annotations`: torch reads schemas from the annotations.
+from functools import cache
+
 import torch
 from torch import Tensor
 
 from flydsl import kernels
+from flydsl.kernels.matmul.arrays import type_name
 from flydsl.kernels.repeats import again
 from flydsl.kernels.rows.norms import backward, norm
 
 from .batches import more_rows
 from .eager import unseen
 from .register import Context, Given, operator
+
+named = cache(type_name)
+"""A type as kernels call it."""
 
 
 def _like(x: Tensor) -> Tensor:
@@ -136,7 +142,7 @@ def _rms_gradients(
     if dy is None:
         return dsummed if inputs else None, None
     if unseen():
-        made = again("rms_norm_backward", (inputs, weights, False), dy, x, weight, None, scale, dsummed)
+        made = again("rms_norm_backward", (inputs, weights, False, None), dy, x, weight, None, scale, dsummed)
         if made is not None:
             return made.x, made.weight
     dx, dweight = rms_norm_backward(dy, x, weight, scale, dsummed, [inputs, weights])
@@ -201,9 +207,13 @@ def layer_norm_backward(
     scale: Tensor,
     dsummed: Tensor | None,
     wanted: list[bool],
+    bias: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of x, weight and bias, empty where one is not `wanted`."""
-    made = backward("layer_norm_backward", dy, x, weight, mean, scale, dsummed, wanted[0], wanted[1], wanted[2], None)
+    """The gradients of x, weight and bias, empty where one is not `wanted`; that of the bias in its type."""
+    made = backward(
+        "layer_norm_backward", dy, x, weight, mean, scale, dsummed, wanted[0], wanted[1], wanted[2], None,
+        None if bias is None else named(bias),
+    )  # fmt: skip
     return _or_nothing(made.x, x), _or_nothing(made.weight, x), _or_nothing(made.bias, x)
 
 
@@ -216,10 +226,11 @@ def _(
     scale: Tensor,
     dsummed: Tensor | None,
     wanted: list[bool],
+    bias: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     dx = _like(x) if wanted[0] else x.new_empty(0)
     dweight = x.new_empty(0) if weight is None or not wanted[1] else _like(weight)
-    dtype = x.dtype if weight is None else weight.dtype
+    dtype = bias or (x.dtype if weight is None else weight.dtype)
     return dx, dweight, x.new_empty((x.shape[-1],), dtype=dtype) if wanted[2] else x.new_empty(0)
 
 
@@ -238,19 +249,15 @@ def _layer_gradients(
     x, weight, mean, scale = ctx.saved_tensors
     if dy is None:
         return dsummed if inputs else None, None, None
-    made = None
+    made, bias = None, ctx.bias
     if unseen():
-        made = again("layer_norm_backward", (inputs, weights, biases), dy, x, weight, mean, scale, dsummed)
+        known = (inputs, weights, biases, None if bias is None else named(bias))
+        made = again("layer_norm_backward", known, dy, x, weight, mean, scale, dsummed)
     if made is None:
-        dx, dweight, dbias = layer_norm_backward(dy, x, weight, mean, scale, dsummed, [inputs, weights, biases])
-        dx, dweight = dx if inputs else None, dweight if weights else None
-    else:
-        dx, dweight, dbias = made
-    if not biases:
-        return dx, dweight, None
-    bias = ctx.bias
-    assert bias is not None
-    return dx, dweight, dbias if dbias.dtype is bias else dbias.to(bias)
+        wanted = [inputs, weights, biases]
+        made = layer_norm_backward(dy, x, weight, mean, scale, dsummed, wanted, bias)
+    dx, dweight, dbias = made
+    return dx if inputs else None, dweight if weights else None, dbias if biases else None
 
 
 def _layer_gradient(ctx: Context, dy: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -270,4 +277,4 @@ layer_norm.register_autograd(_layer_gradient, setup_context=_layer_context)
 add_layer_norm.register_autograd(_add_layer_gradient, setup_context=_layer_context)
 layer_norm.register_vmap(more_rows("r...", "rff"))
 add_layer_norm.register_vmap(more_rows("rr...", "rrff"))
-layer_norm_backward.register_vmap(more_rows("rr.ffr.", "rrr", alone=lambda *given: any(given[6][1:])))
+layer_norm_backward.register_vmap(more_rows("rr.ffr..", "rrr", alone=lambda *given: any(given[6][1:])))

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from flydsl.errors import DSLValueError
-from flydsl.kernels.tangents import refuse_tangents
+from flydsl.extension.tangents import refuse_tangents
 
 from .batches import Batch, Given, Rule, one_by_one
 from .eager import VALUES, gradient_of, is_memory, transformed, transforming, watched
@@ -72,7 +72,14 @@ class _Registered(Generic[P, R]):
 
     def __init__(self, name: str, function: Callable[P, R]):
         self._name, self._function = name, function
-        made: Given = torch.library.custom_op(f"flydsl::{name}", function, mutates_args=())
+
+        @wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            # `torch.ops.flydsl` comes here, too.
+            refuse_tangents(f"flydsl::{name}", (*args, *kwargs.values()))
+            return function(*args, **kwargs)
+
+        made: Given = torch.library.custom_op(f"flydsl::{name}", checked, mutates_args=())
         self.registered = cast("Operator[P, R]", made)
         self._recorded: Callable[..., R] | None = None
         self._rule: Rule = one_by_one
@@ -90,7 +97,7 @@ class _Registered(Generic[P, R]):
         if torch.compiler.is_compiling():
             return self.registered(*args, **kwargs)
         if kwargs or watched():
-            refuse_tangents(self._name, (*args, *kwargs.values()))
+            refuse_tangents(f"flydsl::{self._name}", (*args, *kwargs.values()))
             if transforming() and not kwargs:
                 return self._transformed(*args)
             return self.registered(*args, **kwargs)

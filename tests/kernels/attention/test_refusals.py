@@ -107,6 +107,36 @@ def test_latent_result_apart_from_small_arrays():
         mla_decode(of(2, 1, 2, 32), of(2, 5, 32), dv=32, seqlens_k=lengths, out=out)
 
 
+LATENT, LATENT_PAGES = of(2, 1, 2, 64), of(4, 2, 64)
+BAD_LATENT = [
+    ("batch", {"kv": of(3, 5, 64)}, "q has 2, kv has 3"),
+    ("rank", {"kv": of(5, 64)}, r"kv is \(batch, keys, d\)"),
+    ("rank of q", {"q": of(2, 2, 64)}, r"q is \(batch, queries, heads, d\)"),
+    ("elements", {"kv": of(2, 5, 96)}, "queries have 64 elements and keys 96"),
+    ("multiple", {"q": of(2, 1, 2, 40), "kv": of(2, 5, 40)}, "multiples of 32 up to 1024, got 40 and 32"),
+    ("most", {"q": of(2, 1, 2, 1056), "kv": of(2, 5, 1056)}, "multiples of 32 up to 1024, got 1056"),
+    ("type", {"kv": of(2, 5, 64, dtype=torch.float16)}, "q and kv are both"),
+    ("type of both", {"q": LATENT.to(torch.int8), "kv": of(2, 5, 64, dtype=torch.int8)}, "q and kv are both"),
+    ("dv", {"dv": 65}, "dv is how many of the 64 elements of kv"),
+    ("device", {"kv": of(2, 5, 64).to("meta")}, "q is on cpu and kv on meta"),
+    ("descale", {"descale": of(1)}, "descale goes with kv of fp8, got float32"),
+    ("descale count", {"kv": of(2, 5, 64).to(torch.float8_e4m3fn), "descale": of(3)}, "descale of kv is float32"),
+    ("lengths", {"seqlens_k": ints(5, 6)}, r"seqlens_k\[1\] is 6"),
+    ("pages", {"kv": LATENT_PAGES, "block_table": ints(0, 1, 2, 4).reshape(2, 2), "seqlens_k": ints(4, 3)},
+     r"block_table\[1, 1\] is 4, and kv has 4 pages"),
+    ("no lengths", {"kv": LATENT_PAGES, "block_table": ints(0, 1, 2, 3).reshape(2, 2)}, "needs seqlens_k"),
+    ("empty page", {"kv": of(4, 0, 64), "block_table": ints(0, 1, 2, 3).reshape(2, 2), "seqlens_k": ints(0, 0)},
+     "a page of kv has at least one key"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changed", "match"), [x[1:] for x in BAD_LATENT], ids=[x[0] for x in BAD_LATENT])
+def test_latent_errors_name_what_the_user_wrote(changed, match: str):
+    arguments = {"q": LATENT, "kv": of(2, 5, 64), "dv": 32, **changed}
+    with pytest.raises((DSLTypeError, DSLValueError), match=f"^mla_decode: .*{match}"):
+        mla_decode(**arguments)
+
+
 @pytest.mark.parametrize("call", [softmax, lambda x: matmul(x, x)])
 def test_other_operations_refuse_tensors_without_strides(call: Callable[[torch.Tensor], object]):
     with pytest.raises(DSLTypeError, match="has strides, got a tensor in the layout torch.sparse_c"):

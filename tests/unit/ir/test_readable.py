@@ -154,3 +154,11 @@ def test_types_of_the_language_are_read_so():
     flyc.evaluate(look, 3, fx.Float32(1.5), target="cpu:native")
     assert [t.width for t in seen[:4]] == [32, 1, 64, 32] and seen[4].shape == [4] and seen[6].width == 1
     assert llvm.ptr(3).addr_space == 3
+
+
+def test_an_object_that_is_not_made_yet():
+    """A tracer that looks at frames meets it before `__init__`, and asks for its class."""
+    unmade = object.__new__(type(readable(IntAttr(3))))
+    with pytest.raises(AttributeError, match="held"):
+        isinstance(unmade, IntAttr)
+    assert not hasattr(unmade, "data")

@@ -134,9 +134,9 @@ def _read(
             for i, count in enumerate(counts):
                 room = request.keys if rooms is None else rooms[i]
                 if not 0 <= count <= room:
-                    raise fail(f"seqlens_k[{i}] is {count}, and sequence {i} has room for {room} keys")
+                    raise request.words.fail(f"seqlens_k[{i}] is {count}, and sequence {i} has room for {room} keys")
             if table is not None:
-                _pages(table, counts, request.page, request.k.shape[0])
+                _pages(table, counts, request)
             keys = max(counts, default=0)
     return Longest(queries, keys, share, rows)
 
@@ -158,16 +158,16 @@ def _packed(name: str, cu: HostArray, of: str, rows: int) -> tuple[int, int | No
     return most, None if found[-1] == rows else found[-1]
 
 
-def _pages(table: HostArray, counts: list[int], page: int, pages: int) -> None:
+def _pages(table: HostArray, counts: list[int], request: Request) -> None:
     entries = numbers_in(table)
     if entries is None:
         return
-    width = table.shape[1]
+    width, page, pages = table.shape[1], request.page, request.k.shape[0]
     for i, count in enumerate(counts):
         for j in range(-(-count // page)):
             which = entries[i * width + j]
             if not 0 <= which < pages:
-                raise fail(f"block_table[{i}, {j}] is {which}, and k has {pages} pages")
+                raise request.words.fail(f"block_table[{i}, {j}] is {which}, and {request.words.k} has {pages} pages")
 
 
 __all__ = ["longest"]

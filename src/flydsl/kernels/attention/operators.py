@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from flydsl.errors import DSLTypeError
+from flydsl.extension.tangents import refuse_tangents
 
-from ..tangents import refuse_tangents
 from .backward import attention_backward
 from .entry import attention
 from .request import FP8, fail
@@ -149,7 +149,7 @@ _operator.register_autograd(_derive, setup_context=_setup)
 def attend(*args: object) -> Tensor:
     """The result of `flydsl::attention`."""
     if not torch.compiler.is_compiling():
-        refuse_tangents("attention", args)
+        refuse_tangents("flydsl::attention", args)
     return cast("Tensor", _operator(*args)[0])
 
 

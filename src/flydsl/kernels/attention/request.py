@@ -23,6 +23,23 @@ MOST = 256
 """Elements of a query, key or value."""
 
 
+class Words(NamedTuple):
+    """What errors call the function, its keys and its values: what its user wrote."""
+
+    op: str = "attention"
+    k: str = "k"
+    v: str = "v"
+
+    def fail(self, text: str) -> DSLValueError:
+        return DSLValueError(f"{self.op}: {text}")
+
+    def wrong_type(self, text: str) -> DSLTypeError:
+        return DSLTypeError(f"{self.op}: {text}")
+
+
+ATTENTION = Words()
+
+
 class Request(NamedTuple):
     """A checked request. Arrays are as they came; `None` is what was not given."""
 
@@ -54,6 +71,7 @@ class Request(NamedTuple):
     descale: tuple[Array | None, Array | None, Array | None]
     out_dtype: str
     dropout: bool = False
+    words: Words = ATTENTION
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -72,11 +90,11 @@ class Request(NamedTuple):
 
 
 def fail(text: str) -> DSLValueError:
-    return DSLValueError(f"attention: {text}")
+    return ATTENTION.fail(text)
 
 
 def wrong_type(text: str) -> DSLTypeError:
-    return DSLTypeError(f"attention: {text}")
+    return ATTENTION.wrong_type(text)
 
 
 def described(name: str, x: HostArray, what: str) -> Array:
@@ -102,139 +120,143 @@ def check(
     descale: tuple[Array | None, Array | None, Array | None] = (None, None, None),
     dropout: bool = False,
     most: int = MOST,
+    words: Words = ATTENTION,
 ) -> Request:
     """The request, or an error that names the argument."""
-    _check_types(q, k, v)
-    for name, x in zip(("k", "v"), (k, v), strict=True):
+    _check_types(q, k, v, words)
+    for name, x in zip((words.k, words.v), (k, v), strict=True):
         if x.device != q.device:
-            raise fail(f"q is on {q.device} and {name} on {x.device}")
+            raise words.fail(f"q is on {q.device} and {name} on {x.device}")
     packed_q, packed_k = cu_q is not None, cu_k is not None
     if packed_k and table is not None:
-        raise fail("keys are packed (cu_seqlens_k) or paged (block_table), not both; pages take seqlens_k")
-    _check_rank("q", q, packed_q, "cu_seqlens_q", "(batch, queries, heads, d)", "(all queries, heads, d)")
-    for name, x in (("k", k), ("v", v)):
+        raise words.fail("keys are packed (cu_seqlens_k) or paged (block_table), not both; pages take seqlens_k")
+    _check_rank(words, "q", q, packed_q, "cu_seqlens_q", "(batch, queries, heads, d)", "(all queries, heads, d)")
+    for name, x in ((words.k, k), (words.v, v)):
         if table is not None:
             if len(x.shape) != 4:
-                raise fail(f"with block_table {name} is (pages, keys of a page, heads, d), got {x}")
+                raise words.fail(f"with block_table {name} is (pages, keys of a page, heads, d), got {x}")
         else:
-            _check_rank(name, x, packed_k, "cu_seqlens_k", "(batch, keys, heads, d)", "(all keys, heads, d)")
-    batches = _batches(q, k, cu_q, cu_k, table)
+            _check_rank(words, name, x, packed_k, "cu_seqlens_k", "(batch, keys, heads, d)", "(all keys, heads, d)")
+    batches = _batches(q, k, cu_q, cu_k, table, words)
     heads, d = q.shape[-2:]
     kv_heads, dv = v.shape[-2:]
     if k.shape[-1] != d:
-        raise fail(f"queries have {d} elements and keys {k.shape[-1]}")
+        raise words.fail(f"queries have {d} elements and keys {k.shape[-1]}")
     if k.shape[:-1] != v.shape[:-1]:
-        raise fail(f"k and v differ in more than their last extent: {k} and {v}")
+        raise words.fail(f"{words.k} and {words.v} differ in more than their last extent: {k} and {v}")
     if (heads and not kv_heads) or (kv_heads and heads % kv_heads):
-        raise fail(f"the {heads} heads of q are no multiple of the {kv_heads} heads of k and v")
-    for name, extent in (("q and k", d), ("v", dv)):
+        raise words.fail(f"the {heads} heads of q are no multiple of the {kv_heads} heads of {words.k} and {words.v}")
+    for name, extent in ((f"q and {words.k}", d), (words.v, dv)):
         if extent % 8 or not 8 <= extent <= most:
-            raise fail(f"the last extent of {name} is a multiple of 8 up to {most}, got {extent}")
+            raise words.fail(f"the last extent of {name} is a multiple of 8 up to {most}, got {extent}")
     page = 0
     if table is not None:
         page = k.shape[1]
         if used_k is None:
-            raise fail("block_table needs seqlens_k: how many keys each sequence has")
-        _check_ints("block_table", table, q, (batches, None))
+            raise words.fail("block_table needs seqlens_k: how many keys each sequence has")
+        _check_ints(words, "block_table", table, q, (batches, None))
         if page == 0:
-            raise fail("a page of k has at least one key")
+            raise words.fail(f"a page of {words.k} has at least one key")
     keys = table.shape[1] * page if table is not None else k.shape[0] if packed_k else k.shape[1]
     if cu_q is not None:
-        _check_ints("cu_seqlens_q", cu_q, q, (batches + 1,))
+        _check_ints(words, "cu_seqlens_q", cu_q, q, (batches + 1,))
     if cu_k is not None:
-        _check_ints("cu_seqlens_k", cu_k, q, (batches + 1,))
+        _check_ints(words, "cu_seqlens_k", cu_k, q, (batches + 1,))
     if used_k is not None:
-        _check_ints("seqlens_k", used_k, q, (batches,))
+        _check_ints(words, "seqlens_k", used_k, q, (batches,))
     queries = q.shape[0] if packed_q else q.shape[1]
     left, right = window_of(window, causal)
     factor = number("scale", d**-0.5 if scale is None else scale)
     cap = number("softcap", 0.0 if softcap is None else softcap)
     if cap < 0:
-        raise fail(f"softcap is positive, or None, got {softcap}")
+        raise words.fail(f"softcap is positive, or None, got {softcap}")
     if bias is not None:
         if packed_q or packed_k or page:
-            raise fail("bias goes with sequences of one length, not with cu_seqlens_q, cu_seqlens_k or block_table")
-        _check_bias(bias, (batches, heads, queries, keys))
-    _check_floats("bias", bias, q)
-    _check_floats("alibi", alibi, q)
-    _check_floats("sinks", sinks, q)
+            raise words.fail(
+                "bias goes with sequences of one length, not with cu_seqlens_q, cu_seqlens_k or block_table"
+            )
+        _check_bias(words, bias, (batches, heads, queries, keys))
+    _check_floats(words, "bias", bias, q)
+    _check_floats(words, "alibi", alibi, q)
+    _check_floats(words, "sinks", sinks, q)
     if alibi is not None and alibi.shape not in ((heads,), (batches, heads)):
-        raise fail(f"alibi has a slope for each of the {heads} heads, or batch x heads of them, got {alibi}")
+        raise words.fail(f"alibi has a slope for each of the {heads} heads, or batch x heads of them, got {alibi}")
     if sinks is not None and sinks.shape != (heads,):
-        raise fail(f"sinks has a value for each of the {heads} heads, got {sinks}")
-    for name, x in zip(("q", "k", "v"), descale, strict=True):
+        raise words.fail(f"sinks has a value for each of the {heads} heads, got {sinks}")
+    for name, x in zip(("q", words.k, words.v), descale, strict=True):
         if x is not None:
-            _check_descale(name, x, q, batches, heads, kv_heads)
+            _check_descale(words, name, x, q, batches, heads, kv_heads)
     if any(x is not None for x in descale) and not any(x.dtype in FP8 for x in (q, k, v)):
-        raise fail(f"descale goes with fp8 arrays, and q is {q.dtype}")
+        raise words.fail(f"descale goes with fp8 arrays, and q is {q.dtype}")
     out = q.dtype if q.dtype not in FP8 else "bfloat16"
     return Request(
         q, k, v, batches, queries, keys, heads, kv_heads, d, dv, packed_q, packed_k, page, left, right, factor, cap,
-        bias, alibi, sinks, used_k is not None, descale, out, dropout,
+        bias, alibi, sinks, used_k is not None, descale, out, dropout, words,
     )  # fmt: skip
 
 
-def _check_types(q: Array, k: Array, v: Array) -> None:
-    for name, x in (("q", q), ("k", k), ("v", v)):
+def _check_types(q: Array, k: Array, v: Array, words: Words) -> None:
+    for name, x in (("q", q), (words.k, k), (words.v, v)):
         if x.dtype not in FLOATS:
-            raise wrong_type(f"{name} has elements of {', '.join(FLOATS)}, got {x.dtype}")
+            raise words.wrong_type(f"{name} has elements of {', '.join(FLOATS)}, got {x.dtype}")
     if k.dtype != v.dtype or (k.dtype != q.dtype and k.dtype not in FP8):
-        raise wrong_type(f"q, k and v have one type (or k and v are fp8), got {q.dtype}, {k.dtype} and {v.dtype}")
+        both = f"{words.k} and {words.v}"
+        raise words.wrong_type(f"q, {both} have one type (or {both} are fp8), got {q.dtype}, {k.dtype} and {v.dtype}")
 
 
-def _check_rank(name: str, x: Array, packed: bool, argument: str, plain: str, flat: str) -> None:
+def _check_rank(words: Words, name: str, x: Array, packed: bool, argument: str, plain: str, flat: str) -> None:
     if len(x.shape) != (3 if packed else 4):
         with_it = f"with {argument} {name} is {flat}" if packed else f"{name} is {plain}"
-        raise fail(f"{with_it}, got {x}")
+        raise words.fail(f"{with_it}, got {x}")
 
 
-def _batches(q: Array, k: Array, cu_q: Array | None, cu_k: Array | None, table: Array | None) -> int:
+def _batches(q: Array, k: Array, cu_q: Array | None, cu_k: Array | None, table: Array | None, words: Words) -> int:
     found = {
         "q": q.shape[0] if cu_q is None else None,
-        "k": k.shape[0] if cu_k is None and table is None else None,
+        words.k: k.shape[0] if cu_k is None and table is None else None,
         "cu_seqlens_q": None if cu_q is None else max(cu_q.shape[0] - 1, 0) if cu_q.shape else 0,
         "cu_seqlens_k": None if cu_k is None else max(cu_k.shape[0] - 1, 0) if cu_k.shape else 0,
         "block_table": None if table is None else table.shape[0] if table.shape else 0,
     }
     known = {name: count for name, count in found.items() if count is not None}
     if len(set(known.values())) != 1:
-        raise fail("the number of sequences differs: " + ", ".join(f"{n} has {c}" for n, c in known.items()))
+        raise words.fail("the number of sequences differs: " + ", ".join(f"{n} has {c}" for n, c in known.items()))
     return next(iter(known.values()))
 
 
-def _check_ints(name: str, x: Array, q: Array, shape: tuple[int | None, ...]) -> None:
+def _check_ints(words: Words, name: str, x: Array, q: Array, shape: tuple[int | None, ...]) -> None:
     if x.dtype != "int32":
-        raise wrong_type(f"{name} is int32, got {x.dtype}")
+        raise words.wrong_type(f"{name} is int32, got {x.dtype}")
     if len(x.shape) != len(shape) or any(e is not None and e != g for e, g in zip(shape, x.shape, strict=True)):
         wanted = ", ".join("any" if e is None else str(e) for e in shape)
-        raise fail(f"{name} has the shape [{wanted}], got {x}")
+        raise words.fail(f"{name} has the shape [{wanted}], got {x}")
     if x.device != q.device:
-        raise fail(f"q is on {q.device} and {name} on {x.device}")
+        raise words.fail(f"q is on {q.device} and {name} on {x.device}")
 
 
-def _check_floats(name: str, x: Array | None, q: Array) -> None:
+def _check_floats(words: Words, name: str, x: Array | None, q: Array) -> None:
     if x is None:
         return
     if x.dtype not in (*HALF, "float32"):
-        raise wrong_type(f"{name} is float32, float16 or bfloat16, got {x.dtype}")
+        raise words.wrong_type(f"{name} is float32, float16 or bfloat16, got {x.dtype}")
     if x.device != q.device:
-        raise fail(f"q is on {q.device} and {name} on {x.device}")
+        raise words.fail(f"q is on {q.device} and {name} on {x.device}")
 
 
-def _check_bias(bias: Array, full: tuple[int, int, int, int]) -> None:
+def _check_bias(words: Words, bias: Array, full: tuple[int, int, int, int]) -> None:
     shape = (1,) * (4 - len(bias.shape)) + bias.shape
     if len(shape) != 4 or any(e not in (1, f) for e, f in zip(shape, full, strict=True)):
-        raise fail(f"bias has the shape {list(full)} (batch, heads, queries, keys), or ones in it, got {bias}")
+        raise words.fail(f"bias has the shape {list(full)} (batch, heads, queries, keys), or ones in it, got {bias}")
 
 
-def _check_descale(name: str, x: Array, q: Array, batches: int, heads: int, kv_heads: int) -> None:
+def _check_descale(words: Words, name: str, x: Array, q: Array, batches: int, heads: int, kv_heads: int) -> None:
     of_heads = {1, kv_heads, heads} if name == "q" else {1, kv_heads}
     pair = x.shape if len(x.shape) == 2 else (1, *x.shape) if len(x.shape) < 2 else (0, 0)
     pair = (*pair, 1)[:2]
     if x.dtype != "float32" or pair[0] not in (1, batches) or pair[1] not in of_heads:
-        raise fail(f"descale of {name} is float32: one, or one for each of {batches} x {kv_heads} heads, got {x}")
+        raise words.fail(f"descale of {name} is float32: one, or one for each of {batches} x {kv_heads} heads, got {x}")
     if x.device != q.device:
-        raise fail(f"q is on {q.device} and descale of {name} on {x.device}")
+        raise words.fail(f"q is on {q.device} and descale of {name} on {x.device}")
 
 
 def factor_steps(x: Array | None) -> tuple[int, int]:
@@ -280,6 +302,7 @@ __all__ = [
     "FP8",
     "HALF",
     "Request",
+    "Words",
     "check",
     "described",
     "factor_steps",

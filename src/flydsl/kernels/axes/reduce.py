@@ -22,8 +22,8 @@ from ..rows.columns import HEIGHT, WIDTH, down
 from ..rows.form import Form, form_of
 from ..rows.lines import Lines, Place, when
 from ..rows.softmax_kernels import blocks_for, row_of
-from ..scalars import choice, flag, wholes
-from .view import OPS, along, axis_of, described, last, wide_of
+from ..scalars import choice, flag
+from .view import OPS, along, axes_of, described, last, wide_of
 
 if TYPE_CHECKING:
     from flydsl.expr.annotations import Value
@@ -142,10 +142,7 @@ def reduce(
     if op == "mean" and type_of(x).startswith("int"):
         raise DSLTypeError(f"{what}: means are of floats, got {type_of(x)}")
     several = isinstance(axis, (tuple, list, range))
-    given = range(len(shape)) if axis is None else wholes(what, "axis", axis) if several else (axis,)
-    axes = sorted({axis_of(what, a, shape) for a in given})
-    if len(axes) != len(given):
-        raise DSLValueError(f"{what}: each axis is named once, got {tuple(given)}")
+    axes = axes_of(what, range(len(shape)) if axis is None else axis if several else (axis,), shape)
     kept = tuple(1 if i in axes else e for i, e in enumerate(shape) if keepdims or i not in axes)
     out: Given = vacant(x, kept, type_of(x))
     if 0 in kept:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import flydsl.expr as fx
@@ -11,7 +11,7 @@ from flydsl.errors import DSLValueError
 
 from ..rows.arrays import FLOATS, INDICES, Given, HostArray, describe, is_torch, packed
 from ..rows.call import arrays_only
-from ..scalars import whole
+from ..scalars import whole, wholes
 
 TYPES = (*FLOATS, *INDICES)
 OPS = {"sum": fx.ReductionOp.ADD, "prod": fx.ReductionOp.MUL, "max": fx.ReductionOp.MAX, "min": fx.ReductionOp.MIN}
@@ -40,6 +40,15 @@ def axis_of(op: str, axis: object, shape: Sequence[int], name: str = "axis") -> 
     if not -len(shape) <= axis < len(shape):
         raise DSLValueError(f"{op}: axis is one of {len(shape)}, from {-len(shape)} to {len(shape) - 1}, got {axis}")
     return axis % len(shape)
+
+
+def axes_of(op: str, given: Iterable[object], shape: Sequence[int]) -> list[int]:
+    """Several axes in their order, counted from the front."""
+    numbers = wholes(op, "axis", given)
+    axes = sorted({axis_of(op, a, shape) for a in numbers})
+    if len(axes) != len(numbers):
+        raise DSLValueError(f"{op}: each axis is named once, got {tuple(numbers)}")
+    return axes
 
 
 def last(x: HostArray, axes: Sequence[int]) -> Given:
@@ -75,4 +84,4 @@ def wide_of(dtype: type[fx.Numeric]) -> type[fx.Numeric]:
     return fx.Float32 if dtype.is_float and dtype.width < 32 else dtype
 
 
-__all__ = ["OPS", "TYPES", "Along", "along", "axis_of", "back", "described", "last", "wide_of"]
+__all__ = ["OPS", "TYPES", "Along", "along", "axes_of", "axis_of", "back", "described", "last", "wide_of"]

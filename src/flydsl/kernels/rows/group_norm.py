@@ -16,8 +16,21 @@ from flydsl.errors import DSLValueError
 
 from ..matmul.workspace import repeated_scratch
 from ..repeats import fresh_as, fresh_like, relaunch, remember_call, repeated
-from ..scalars import flags, number, whole
-from .arrays import Array, Given, HostArray, describe, is_view, matrix, same_place, shaped, vacant, vector, zeros
+from ..scalars import choice, flags, number, whole
+from .arrays import (
+    FLOATS,
+    Array,
+    Given,
+    HostArray,
+    describe,
+    is_view,
+    matrix,
+    same_place,
+    shaped,
+    vacant,
+    vector,
+    zeros,
+)
 from .call import Result, arrays_only, check_apart, described, dtype_of, more_of, part_of, recall
 from .columns import sum_columns
 from .form import Form, form_of
@@ -318,17 +331,20 @@ def group_norm_backward(
     scale: HostArray,
     *,
     wanted: tuple[bool, bool, bool] = (True, True, True),
+    bias_type: str | None = None,
     stream: object = None,
 ) -> tuple[Given, Given, Given]:
     """The gradients of x, weight and bias, None for those that are not `wanted`.
 
-    Those of weight and bias have the type of `weight`, or of x without one.
+    Those of weight and bias have the type of `weight`, or of x without one; that of the bias `bias_type`, if given.
     """
     op, key = "group_norm_backward", None
     inputs, weights, biases = flags(op, "wanted", wanted, 3)
     groups = whole(op, "groups", groups)
+    if bias_type is not None:
+        bias_type = choice(op, "bias_type", bias_type, tuple(FLOATS))
     if stream is None:
-        key, known = repeated(op, (groups, inputs, weights, biases), dy, x, weight, mean, scale)
+        key, known = repeated(op, (groups, inputs, weights, biases, bias_type), dy, x, weight, mean, scale)
         if known is not None:
             return known
     arrays_only(op, dy=dy, x=x, weight=weight, mean=mean, scale=scale)
@@ -340,7 +356,8 @@ def group_norm_backward(
         shaped(op, name, describe(op, name, v), (m,), "x")
     result = Result(op, "dx", x, dtype_of(x), None, plain=True) if inputs else None
     kind = dtype_of(x if weight is None else weight)
-    made = [(vacant if m and n else zeros)(x, (channels,), kind) if want else None for want in (weights, biases)]
+    fresh, types = vacant if m and n else zeros, ((weights, kind), (biases, bias_type or kind))
+    made = [fresh(x, (channels,), t) if want else None for want, t in types]
     if m and n and (inputs or weights or biases):
         means, scales = vector(mean), vector(scale)
         vectors = (_vector(weight), means, scales)

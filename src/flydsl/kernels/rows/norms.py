@@ -11,8 +11,8 @@ from flydsl.errors import DSLTypeError
 
 from ..matmul.workspace import repeated_scratch
 from ..repeats import fresh_as, fresh_like, relaunch, remember_call, repeated
-from ..scalars import flag, number
-from .arrays import Array, Given, HostArray, describe, matrix, same_place, shaped, vacant, vector, zeros
+from ..scalars import choice, flag, number
+from .arrays import FLOATS, Array, Given, HostArray, describe, matrix, same_place, shaped, vacant, vector, zeros
 from .call import (
     Result,
     arrays_only,
@@ -352,13 +352,16 @@ def layer_norm_backward(
     inputs: bool = True,
     weights: bool = True,
     bias: bool = True,
+    bias_type: str | None = None,
     stream: object = None,
 ) -> Gradients:
     """The gradients of `layer_norm`, where `x` is what was normed, and `mean` and `scale` its rows' statistics.
 
-    Arguments as those of `rms_norm_backward`; without `bias` nobody wants the bias's gradient.
+    Arguments as those of `rms_norm_backward`; without `bias` nobody wants the bias's gradient, which
+    has the type of the weight, or `bias_type`.
     """
-    return backward("layer_norm_backward", dy, x, weight, mean, scale, dsummed, inputs, weights, bias, stream)
+    op = "layer_norm_backward"
+    return backward(op, dy, x, weight, mean, scale, dsummed, inputs, weights, bias, stream, bias_type)
 
 
 class _Way(NamedTuple):
@@ -386,13 +389,17 @@ def backward(
     weights: bool,
     bias: bool,
     stream: object,
+    bias_type: str | None = None,
 ) -> Gradients:
+    """Sums become the type of the weight; those of the bias `bias_type`, where it has one of its own."""
     key = None
     if not type(inputs) is type(weights) is type(bias) is bool:
         names = {"inputs": inputs, "weights": weights, "bias": bias}
         inputs, weights, bias = (flag(op, name, value) for name, value in names.items())
+    if bias_type is not None:
+        bias_type = choice(op, "bias_type", bias_type, tuple(FLOATS))
     if stream is None:
-        key, found = repeated(op, (inputs, weights, bias), dy, x, weight, mean, scale, dsummed)
+        key, found = repeated(op, (inputs, weights, bias, bias_type), dy, x, weight, mean, scale, dsummed)
         if found is not None:
             return found
     arrays_only(op, dy=dy, x=x, weight=weight, mean=mean, scale=scale, dsummed=dsummed)
@@ -411,7 +418,7 @@ def backward(
     result = Result(op, "dx", x, dtype, None) if inputs else None
     kind = dtype if weight is None else dtype_of(weight)
     fresh = vacant if m and n else zeros
-    made = [fresh(x, (n,), kind) if wanted else None for wanted in (weights, bias)]
+    made = [fresh(x, (n,), t) if wanted else None for wanted, t in ((weights, kind), (bias, bias_type or kind))]
     if m and n:
         rows = {
             "dy": matrix(dy), "x": mx, "weight": _vector(weight),

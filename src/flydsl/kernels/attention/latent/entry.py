@@ -26,7 +26,7 @@ from ...scalars import flag, number, whole
 from ..calls import Launch, engine_takes
 from ..lengths import longest
 from ..plan import FEW, splits_for
-from ..request import FP8, HALF, Request, check, described, factor_steps, fail, wrong_type
+from ..request import FP8, HALF, Request, Words, check, described, factor_steps
 from ..softmax import LOG2E
 from .form import CHUNK, ROWS, WIDE, Latent, problem
 
@@ -37,6 +37,7 @@ LANES = 32
 _decided: dict[object, Decision] = {}
 _ROOM = 1024
 _NAME = "mla_decode"
+_WORDS = Words(_NAME, "kv", "kv")
 
 
 class Given(NamedTuple):
@@ -112,9 +113,9 @@ def mla_decode(
     if known is None:
         place = described("out", out, _NAME)
         if place.shape != request.shape or place.dtype != request.out_dtype or place.device != request.q.device:
-            raise fail(f"out is {request.out_dtype}{list(request.shape)} on {request.q.device}, got {place}")
+            raise _WORDS.fail(f"out is {request.out_dtype}{list(request.shape)} on {request.q.device}, got {place}")
         if not _in_rows(place):
-            raise fail(f"rows of out lie behind each other, its strides are {place.strides}")
+            raise _WORDS.fail(f"rows of out lie behind each other, its strides are {place.strides}")
         if len(_decided) >= _ROOM:
             _decided.clear()
         known = _decided[key] = Decision(request, decide(request, place, target_of(request.q)))
@@ -159,26 +160,29 @@ def _check(
             shape=(*keys.shape[:2], 1, keys.shape[2]), strides=(*keys.strides[:2], keys.strides[1], keys.strides[2])
         )
     if len(keys.shape) != 4 or keys.shape[2] != 1:
-        raise fail(f"kv is (batch, keys, d) or (batch, keys, 1, d), got {known[1]}")
+        raise _WORDS.fail(f"kv is (batch, keys, d) or (batch, keys, 1, d), got {known[1]}")
     if not 0 < dv <= keys.shape[3]:
-        raise fail(f"dv is how many of the {keys.shape[3]} elements of kv are the value, got {dv!r}")
+        raise _WORDS.fail(f"dv is how many of the {keys.shape[3]} elements of kv are the value, got {dv!r}")
     types = (*HALF, "float32")
     if known[0].dtype not in types or keys.dtype not in (known[0].dtype, *FP8):
-        raise wrong_type(
+        raise _WORDS.wrong_type(
             f"q and kv are both float16, bfloat16 or float32, or kv is fp8, got {known[0].dtype} and {keys.dtype}"
         )
+    if keys.shape[3] % LANES or dv % LANES or keys.shape[3] > MOST:
+        raise _WORDS.fail(
+            f"the elements of kv and dv are multiples of {LANES} up to {MOST}, got {keys.shape[3]} and {dv}"
+        )
+    if descale is not None and keys.dtype not in FP8:
+        raise _WORDS.fail(f"descale goes with kv of fp8, got {keys.dtype}")
     values = keys._replace(shape=(*keys.shape[:3], dv))
     maybe = [None if x is None else described(n, x, _NAME) for n, x in (("block_table", table), ("seqlens_k", used))]
     factors = None if descale is None else described("descale", descale, _NAME)
     if factors is not None and len(factors.shape) == 1 and factors.shape[0] != 1:
         factors = factors._replace(shape=(*factors.shape, 1), strides=(*factors.strides, 1))
-    request = check(
+    return check(
         known[0], keys, values, causal, None, scale, None, table=maybe[0], used_k=maybe[1],
-        descale=(None, factors, None), most=MOST,
+        descale=(None, factors, None), most=MOST, words=_WORDS,
     )  # fmt: skip
-    if request.d % LANES or dv % LANES:
-        raise fail(f"the elements of q and dv are multiples of {LANES}, got {request.d} and {dv}")
-    return request
 
 
 def _in_rows(x: Array) -> bool:

@@ -55,6 +55,12 @@ def argmax(x: HostArray, *, stream: object = None) -> Given:
     return numbers.reshape(numbers.shape[:-1])
 
 
+def check_count(op: str, k: int, n: int) -> None:
+    """A row of n elements has so many."""
+    if not 0 <= k <= n:
+        raise DSLValueError(f"{op}: a row of {n} elements has no {k} largest ones")
+
+
 def _largest(op: str, x: HostArray, k: int, what: str, dtype: str | None, stream: object) -> tuple[Given, Given]:
     k = whole(op, "k", k)
     arrays_only(op, x=x)
@@ -64,8 +70,7 @@ def _largest(op: str, x: HostArray, k: int, what: str, dtype: str | None, stream
         raise DSLTypeError(f"{op}: x is float32, float16 or bfloat16, got float64")
     rows = matrix(x)
     m, n = rows.shape
-    if not 0 <= k <= x.shape[-1]:
-        raise DSLValueError(f"{op}: a row of {x.shape[-1]} elements has no {k} largest ones")
+    check_count(op, k, x.shape[-1])
     shape = (*x.shape[:-1], k)
     values = None if dtype == "" else vacant(x, shape, dtype or dtype_of(x))
     numbers = vacant(x, shape, "int64")

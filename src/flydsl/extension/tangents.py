@@ -33,7 +33,7 @@ def refuse_tangents(name: str, args: Sequence[object]) -> None:
         return
     torch = sys.modules["torch"]
     if any(isinstance(x, torch.Tensor) and mode.unpack_dual(x).tangent is not None for x in args):
-        raise DSLTypeError(f"flydsl::{name} has no derivative in forward mode; use torch.autograd.grad")
+        raise DSLTypeError(f"{name} has no derivative in forward mode; use torch.autograd.grad")
 
 
 __all__ = ["ForwardMode", "forward_mode", "refuse_tangents"]
