@@ -19,6 +19,7 @@ from xdsl.dialects.builtin import (
     DictionaryAttr,
     FloatData,
     IntAttr,
+    IntegerAttr,
     IntegerType,
     MemRefType,
     ShapedType,
@@ -27,6 +28,7 @@ from xdsl.dialects.builtin import (
     SymbolRefAttr,
     TensorType,
     VectorType,
+    i1,
 )
 from xdsl.ir import Attribute, Data, ParametrizedAttribute
 
@@ -92,8 +94,13 @@ class Number(Stand):
     def __abs__(self) -> int | float:
         return abs(self.data)
 
+    def __str__(self) -> str:
+        return str(self.data)
+
+    def __repr__(self) -> str:
+        return repr(self.data)
+
     def __format__(self, spec: str) -> str:
-        """A format is what a message is made with; text stays that of an attribute."""
         return format(self.data, spec)
 
 
@@ -129,6 +136,30 @@ class Int(Number):
         return int(self.data)
 
 
+class Flag(Int):
+    """A truth value: the number of an attribute of one bit, which xDSL keeps as -1."""
+
+    __slots__ = ()
+    __hash__ = Stand.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self) == bool(other) if isinstance(other, int | float) else self.held == other
+
+    def __bool__(self) -> bool:
+        return self.data != 0
+
+    def __int__(self) -> int:
+        return int(bool(self))
+
+    __index__ = __int__
+
+    def __str__(self) -> str:
+        return str(bool(self))
+
+    def __repr__(self) -> str:
+        return repr(bool(self))
+
+
 class Array(Stand):
     """A list: `ArrayAttr`."""
 
@@ -149,6 +180,15 @@ class Array(Stand):
     def __iter__(self) -> Iterator[Any]:
         return iter(self.data)
 
+    def __str__(self) -> str:
+        return f"[{', '.join(map(str, self.data))}]"
+
+    def __repr__(self) -> str:
+        return f"[{', '.join(map(repr, self.data))}]"
+
+    def __add__(self, more: Sequence[Attribute]) -> Any:
+        return readable(ArrayAttr([*self.data, *more]))
+
 
 # --- members of MLIR's bindings ---------------------------------------------------------------------------------------
 
@@ -159,13 +199,17 @@ class Truth(int):
     def __call__(self) -> bool:
         return bool(self)
 
+    def __repr__(self) -> str:
+        return repr(bool(self))
+
 
 def _members(attr: Any) -> dict[str, object]:
     """What MLIR's bindings have, and xDSL has nothing that the compiler looks for under its name."""
     if isinstance(attr, StringAttr):
         return {"value": attr.data}
     if isinstance(attr, SymbolRefAttr):
-        return {"value": attr.string_value()}
+        nested = [name.data for name in attr.nested_references.data]
+        return {"value": [attr.root_reference.data, *nested] if nested else attr.root_reference.data}
     if isinstance(attr, AnyFloat):
         return {"width": attr.bitwidth}
     if isinstance(attr, IntegerType):
@@ -203,6 +247,9 @@ def _readable(attr: Attribute) -> object:
         names = tuple(name for name, _ in attr.get_irdl_definition().parameters)
         old = [cast(Attribute, getattr(attr, name)) for name in names]
         values = [readable(value) for value in old]
+        if kind is IntegerAttr and not isinstance(values[0], Flag):
+            held = cast("IntegerAttr[IntegerType]", attr)
+            values[0] = cast(Attribute, Flag(held.value)) if held.type == i1 else values[0]
         if known and all(map(operator.is_, values, old)):
             return attr
         made: Attribute = make_attribute(type(attr), names, values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr
+from xdsl.dialects.builtin import IntegerAttr, IntegerType, NoneAttr, StringAttr
 from xdsl.dialects.llvm import ConstantOp as XConstantOp
 from xdsl.dialects.llvm import LLVMArrayType, LLVMPointerType
 from xdsl.ir import Attribute
@@ -13,7 +13,9 @@ from xdsl.ir import Attribute
 from ...dialects.upstream import llvm as ours
 from ...errors import DSLTypeError
 from ...expr.emit.facade import Made, Stands, anywhere
+from ...ir.readable import readable
 from ..insertion import emit
+from ..members import Read, add_members
 from ..operations import OpView
 from ..signature import by_op
 from ..values import wrap
@@ -49,6 +51,24 @@ class StructType(Stands, of=ours.StructType):
         return ours.StructType((packed, tuple(elements)))
 
 
+def _fields(type_: ours.StructType) -> list[Attribute]:
+    return [readable(each) for each in type_.data[1]]
+
+
+add_members(
+    {
+        LLVMPointerType: {
+            "address_space": Read(lambda type_: 0 if isinstance(type_.addr_space, NoneAttr) else type_.addr_space.data)
+        },
+        LLVMArrayType: {
+            "element_type": Read(lambda type_: readable(type_.type)),
+            "num_elements": Read(lambda type_: type_.size.data),
+        },
+        ours.StructType: {"body": Read(_fields), "packed": Read(lambda type_: type_.data[0]), "opaque": False},
+    }
+)
+
+
 class ConstantOp(OpView):
     """`llvm.mlir.constant`: of a type and an attribute or a number."""
 
@@ -76,12 +96,14 @@ def mlir_constant(
 
 def md_str(s: str, *, context: object = None) -> Attribute:
     """A text of metadata."""
-    return StringAttr(s)
+    return readable(StringAttr(s))
 
 
 def md_const(val: Number, *, width: int = 32, context: object = None) -> Attribute:
     """A number of metadata."""
-    return IntegerAttr(int(val), IntegerType(width))
+    if not isinstance(val, int):
+        raise DSLTypeError(f"md_const: expected an integer, got {val!r}")
+    return readable(IntegerAttr(int(val), IntegerType(width)))
 
 
 __getattr__, __dir__ = module("llvm", globals())
