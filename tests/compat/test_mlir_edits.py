@@ -132,7 +132,7 @@ def test_a_function_of_the_gpu_by_hand() -> None:
                 body_builder=lambda function: gpu.ReturnOp([]),
             )  # fmt: skip
     assert made.is_kernel and made.name.value == "f" and made.arguments[0].get_name() == "%arg0"
-    assert list(made.known_block_size) == [64, 1, 1] and module.operation.verify()
+    assert str(made.known_block_size) == "array<i32: 64, 1, 1>" and module.operation.verify()
     assert "gpu.func @f(%arg0: i32) kernel attributes {known_block_size = array<i32: 64, 1, 1>}" in str(module)
 
 

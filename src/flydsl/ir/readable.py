@@ -11,27 +11,34 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
     AnyFloat,
     ArrayAttr,
     DictionaryAttr,
     FloatData,
+    FunctionType,
     IntAttr,
     IntegerAttr,
     IntegerType,
     MemRefType,
+    NoneAttr,
     ShapedType,
     Signedness,
+    StridedLayoutAttr,
     StringAttr,
     SymbolRefAttr,
     TensorType,
+    TupleType,
     VectorType,
     i1,
 )
 from xdsl.ir import Attribute, Data, ParametrizedAttribute
 
+from ..errors import DSLValueError
 from .emitter import add_field, make_attribute, make_data
 from .identity import by_identity
 
@@ -206,7 +213,7 @@ class Truth(int):
 def _members(attr: Any) -> dict[str, object]:
     """What MLIR's bindings have, and xDSL has nothing that the compiler looks for under its name."""
     if isinstance(attr, StringAttr):
-        return {"value": attr.data}
+        return {"value": attr.data, "value_bytes": attr.data.encode()}
     if isinstance(attr, SymbolRefAttr):
         nested = [name.data for name in attr.nested_references.data]
         return {"value": [attr.root_reference.data, *nested] if nested else attr.root_reference.data}
@@ -220,9 +227,66 @@ def _members(attr: Any) -> dict[str, object]:
             "is_unsigned": sign is Signedness.UNSIGNED,
         }
     if isinstance(attr, VectorType | MemRefType | TensorType):
-        shape = cast(ShapedType, attr).get_shape()
-        return {"rank": len(shape), "has_static_shape": Truth(all(n >= 0 for n in shape))}
+        return _members_of_shapes(attr)
+    if isinstance(attr, FunctionType):
+        return {"results": readable(attr.outputs)}
+    if isinstance(attr, TupleType):
+        types = [readable(each) for each in attr.types.data]
+        return {"num_types": len(types), "get_type": types.__getitem__}
+    if attr.name == "llvm.ptr":
+        return {"address_space": getattr(attr.addr_space, "data", 0)}
+    if attr.name == "llvm.array":
+        return {"element_type": readable(attr.type), "num_elements": attr.size.data}
     return {}
+
+
+def _members_of_shapes(type_: Any) -> dict[str, object]:
+    shape = cast(ShapedType, type_).get_shape()
+    found: dict[str, object] = {
+        "rank": len(shape),
+        "has_static_shape": Truth(all(n >= 0 for n in shape)),
+        "has_rank": True,
+        "get_dim_size": shape.__getitem__,
+        "is_dynamic_dim": partial(_dim_is_dynamic, shape),
+        "is_static_dim": partial(_dim_is_static, shape),
+    }
+    for what in ("size", "stride_or_offset"):
+        found |= {f"is_dynamic_{what}": _is_dynamic, f"is_static_{what}": _is_static}
+    if isinstance(type_, MemRefType):
+        found["get_strides_and_offset"] = partial(strides_and_offset, cast("MemRefType[Attribute]", type_))
+    return found
+
+
+def _dim_is_dynamic(shape: Sequence[int], dim: int) -> bool:
+    return _is_dynamic(shape[dim])
+
+
+def _dim_is_static(shape: Sequence[int], dim: int) -> bool:
+    return _is_static(shape[dim])
+
+
+def _is_dynamic(number: int) -> bool:
+    return number == DYNAMIC_INDEX
+
+
+def _is_static(number: int) -> bool:
+    return number != DYNAMIC_INDEX
+
+
+def strides_and_offset(type_: MemRefType[Attribute]) -> tuple[list[int], int]:
+    """Strides and offset of a memref; an unknown one is `get_dynamic_stride_or_offset()`."""
+    layout = type_.layout
+    if isinstance(layout, StridedLayoutAttr):
+        known = [layout.offset, *layout.strides.data]
+        offset, *strides = (DYNAMIC_INDEX if isinstance(n, NoneAttr) else n.data for n in known)
+        return strides, offset
+    if not isinstance(layout, NoneAttr):
+        raise DSLValueError(f"the layout {layout} of {type_} has no strides that are known by number")
+    strides, step = list[int](), 1
+    for extent in reversed(type_.get_shape()):
+        strides.insert(0, step)
+        step = DYNAMIC_INDEX if _is_dynamic(step) or _is_dynamic(extent) else step * extent
+    return strides, 0
 
 
 # --- the attributes ---------------------------------------------------------------------------------------------------

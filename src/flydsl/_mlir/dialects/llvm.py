@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from xdsl.dialects.builtin import IntegerAttr, IntegerType, NoneAttr, StringAttr
+from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr
 from xdsl.dialects.llvm import ConstantOp as XConstantOp
 from xdsl.dialects.llvm import LLVMArrayType, LLVMPointerType
 from xdsl.ir import Attribute
@@ -15,7 +15,6 @@ from ...errors import DSLTypeError
 from ...expr.emit.facade import Made, Stands, anywhere
 from ...ir.readable import readable
 from ..insertion import emit
-from ..members import Read, add_members
 from ..operations import OpView
 from ..signature import by_op
 from ..values import wrap
@@ -49,24 +48,6 @@ class StructType(Stands, of=ours.StructType):
     def get_literal(elements: Sequence[Attribute], packed: bool = False) -> Attribute:
         """A struct by its fields."""
         return ours.StructType((packed, tuple(elements)))
-
-
-def _fields(type_: ours.StructType) -> list[Attribute]:
-    return [readable(each) for each in type_.data[1]]
-
-
-add_members(
-    {
-        LLVMPointerType: {
-            "address_space": Read(lambda type_: 0 if isinstance(type_.addr_space, NoneAttr) else type_.addr_space.data)
-        },
-        LLVMArrayType: {
-            "element_type": Read(lambda type_: readable(type_.type)),
-            "num_elements": Read(lambda type_: type_.size.data),
-        },
-        ours.StructType: {"body": Read(_fields), "packed": Read(lambda type_: type_.data[0]), "opaque": False},
-    }
-)
 
 
 class ConstantOp(OpView):

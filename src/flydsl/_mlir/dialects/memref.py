@@ -11,8 +11,8 @@ from xdsl.ir import Attribute
 from ...errors import DSLTypeError
 from ...expr.emit.facade import Made
 from ...ir.arith import ConstantOp
+from ...ir.readable import strides_and_offset
 from ..build import class_of
-from ..members import strides_and_offset
 from ..operations import OpView
 from ..signature import by_op
 from ..values import unwrap
@@ -57,6 +57,12 @@ def _seen(source: MemRefType[Attribute], offsets: list[int], sizes: list[int], s
     return MemRefType(source.element_type, sizes, layout, source.memory_space)
 
 
+def _memref_of(type_: Attribute) -> MemRefType[Attribute]:
+    if not isinstance(type_, MemRefType):
+        raise DSLTypeError(f"'memref.subview': expected a memref, got a value of type {type_}")
+    return cast("MemRefType[Attribute]", type_)
+
+
 def subview(
     source: object,
     offsets: Sequence[object],
@@ -69,17 +75,15 @@ def subview(
 ) -> Made:
     """`memref.subview`: numbers and values in three lists, an entry for each dimension."""
     raw = unwrap(source, "'memref.subview': source")
-    if not isinstance(raw.type, MemRefType):
-        raise DSLTypeError(f"'memref.subview': expected a memref, got a value of type {raw.type}")
+    source_type = _memref_of(raw.type)
     parts = [_split(each, what) for each, what in ((offsets, "offsets"), (sizes, "sizes"), (strides, "strides"))]
     numbers = [static for _, static in parts]
-    rank = cast("MemRefType[Attribute]", raw.type).get_num_dims()
+    rank = source_type.get_num_dims()
     if any(len(each) != rank for each in numbers):
         raise DSLTypeError(
-            f"'memref.subview': expected {rank} offsets, sizes and strides for {raw.type}, got "
+            f"'memref.subview': expected {rank} offsets, sizes and strides for {source_type}, got "
             f"{', '.join(str(len(each)) for each in numbers)}"
         )
-    source_type = cast("MemRefType[Attribute]", raw.type)
     build = cast("Callable[..., OpView]", class_of(by_op("memref")["memref.subview"]))
     made = build(
         result_type or _seen(source_type, *numbers), raw, *(dynamic for dynamic, _ in parts), *numbers, loc=loc, ip=ip
