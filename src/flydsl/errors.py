@@ -97,6 +97,11 @@ class DSLValueError(FlyDSLError, ValueError):
     """A value outside what an operation accepts."""
 
 
+class MLIRError(DSLTypeError, DSLValueError):
+    """IR, or text of it, is wrong: what `flydsl._mlir` raises where MLIR's bindings raise their `MLIRError`, and where
+    they raise a ValueError for something of another class."""
+
+
 class DSLRuntimeError(FlyDSLError, RuntimeError):
     """An operation used where it cannot work, such as a kernel called outside a jit function."""
 

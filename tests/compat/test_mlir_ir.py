@@ -67,7 +67,7 @@ def test_a_module_by_hand() -> None:
                 scf.yield_([a * 2])
             func.ReturnOp([chosen.results[0]])
     assert module.operation.verify()
-    assert ir.SymbolTable(module.operation)["f"].name == "func.func"
+    assert ir.SymbolTable(module.operation)["f"].operation.name == "func.func"
     text = str(module)
     assert "arith.addi" in text and "arith.cmpi sgt" in text and text.count("scf.yield") == 2
     assert str(ir.Module.parse(text)) == text

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 from xdsl.dialects import builtin
 from xdsl.ir import Attribute as XAttribute
+from xdsl.ir.affine import AffineMap
 
+from ..errors import DSLTypeError, MLIRError
 from ..expr.emit.facade import Made, Stands, anywhere
 from .attributes import parse_attribute
 
@@ -22,18 +24,35 @@ class Attribute(Stands, of=XAttribute):
         return parse_attribute(asm)
 
 
+def _attribute(x: object) -> XAttribute:
+    if not isinstance(x, XAttribute):
+        raise DSLTypeError(f"expected an attribute, got {x!r}")
+    return x
+
+
 class IntegerAttr(Stands, of=builtin.IntegerAttr):
     """`4 : i32`."""
 
     @staticmethod
     @anywhere
     def get(type: XAttribute, value: int) -> Made:
-        """The attribute."""
-        return builtin.IntegerAttr(int(value), cast(builtin.IntegerType, type))
+        """The attribute; a number that does not fit keeps its lower bits."""
+        if isinstance(value, float):
+            raise DSLTypeError(f"expected an integer for {type}, got {value!r}")
+        if not isinstance(type, builtin.IntegerType | builtin.IndexType):
+            raise MLIRError(f"an integer cannot be of type {type}")
+        return builtin.IntegerAttr(int(value), cast(builtin.IntegerType, type), truncate_bits=True)
 
 
 class BoolAttr(Stands, of=builtin.IntegerAttr):
     """`true`."""
+
+    @classmethod
+    def _accepts(cls, x: object) -> bool:
+        return (
+            isinstance(x, builtin.IntegerAttr)
+            and cast("builtin.IntegerAttr[builtin.IntegerType]", x).type == builtin.i1
+        )
 
     @staticmethod
     @anywhere
@@ -49,6 +68,8 @@ class FloatAttr(Stands, of=builtin.FloatAttr):
     @anywhere
     def get(type: XAttribute, value: float) -> Made:
         """The attribute."""
+        if not isinstance(type, builtin.AnyFloat):
+            raise MLIRError(f"a float cannot be of type {type}")
         return builtin.FloatAttr(float(value), cast(builtin.Float32Type, type))
 
     @staticmethod
@@ -69,9 +90,9 @@ class StringAttr(Stands, of=builtin.StringAttr):
 
     @staticmethod
     @anywhere
-    def get(value: str) -> Made:
+    def get(value: str | bytes) -> Made:
         """The attribute."""
-        return builtin.StringAttr(value)
+        return builtin.StringAttr(value if isinstance(value, str) else value.decode())
 
 
 class TypeAttr(Stands, of=XAttribute):
@@ -99,7 +120,7 @@ class ArrayAttr(Stands, of=builtin.ArrayAttr):
     @staticmethod
     @anywhere
     def get(attributes: Sequence[XAttribute]) -> Made:
-        return builtin.ArrayAttr(list(attributes))
+        return builtin.ArrayAttr([_attribute(each) for each in attributes])
 
 
 class DictAttr(Stands, of=builtin.DictionaryAttr):
@@ -109,11 +130,15 @@ class DictAttr(Stands, of=builtin.DictionaryAttr):
     @anywhere
     def get(value: Mapping[str, XAttribute] | None = None) -> Made:
         """The attribute."""
-        return builtin.DictionaryAttr(dict(value or {}))
+        return builtin.DictionaryAttr({name: _attribute(each) for name, each in sorted((value or {}).items())})
 
 
 class FlatSymbolRefAttr(Stands, of=builtin.SymbolRefAttr):
     """`@name`."""
+
+    @classmethod
+    def _accepts(cls, x: object) -> bool:
+        return isinstance(x, builtin.SymbolRefAttr) and not x.nested_references.data
 
     @staticmethod
     @anywhere
@@ -170,14 +195,33 @@ class StridedLayoutAttr(Stands, of=builtin.StridedLayoutAttr):
             None if offset == builtin.DYNAMIC_INDEX else offset,
         )
 
+    @staticmethod
+    @anywhere
+    def get_fully_dynamic(rank: int) -> Made:
+        """All of it known at run time."""
+        return builtin.StridedLayoutAttr([None] * rank, None)
+
+
+class AffineMapAttr(Stands, of=builtin.AffineMapAttr):
+    """`affine_map<(d0) -> (d0)>`."""
+
+    @staticmethod
+    @anywhere
+    def get(affine_map: AffineMap) -> Made:
+        """The attribute."""
+        return builtin.AffineMapAttr(affine_map)
+
 
 def _dense_array(name: str, elem: XAttribute) -> type[Stands]:
     def get(values: Sequence[int]) -> Made:
         """The attribute."""
         return builtin.DenseArrayBase.from_list(cast(builtin.IntegerType, elem), list(values))
 
+    def accepts(x: object) -> bool:
+        return isinstance(x, builtin.DenseArrayBase) and cast("builtin.DenseArrayBase[Any]", x).elt_type == elem
+
     body = {
-        "stands_for": (builtin.DenseArrayBase,),
+        "_accepts": staticmethod(accepts),
         "get": staticmethod(anywhere(get)),
         "__doc__": f"`array<{elem}: ...>`.",
     }
@@ -199,6 +243,7 @@ DENSE_ARRAYS = {
 """A class for each kind of dense array."""
 
 __all__ = [
-    "DENSE_ARRAYS", "ArrayAttr", "Attribute", "BoolAttr", "DenseElementsAttr", "DictAttr", "FlatSymbolRefAttr",
-    "FloatAttr", "IntegerAttr", "StridedLayoutAttr", "StringAttr", "SymbolRefAttr", "TypeAttr", "UnitAttr",
+    "DENSE_ARRAYS", "AffineMapAttr", "ArrayAttr", "Attribute", "BoolAttr", "DenseElementsAttr", "DictAttr",
+    "FlatSymbolRefAttr", "FloatAttr", "IntegerAttr", "StridedLayoutAttr", "StringAttr", "SymbolRefAttr", "TypeAttr",
+    "UnitAttr",
 ]  # fmt: skip

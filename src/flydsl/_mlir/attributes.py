@@ -34,7 +34,7 @@ from xdsl.utils.exceptions import ParseError
 from ..dialects.fly.attrs import GemmTraversalOrderAttr, MmaOperandAttr
 from ..dialects.upstream.keyword_attr import KeywordAttr
 from ..dialects.upstream.table_ops import ROWS
-from ..errors import DSLTypeError, DSLValueError
+from ..errors import DSLTypeError, MLIRError
 from .insertion import raw_context
 from .signature import enums
 
@@ -214,9 +214,9 @@ def _parsed(text: str, parse: Callable[[Parser], Attribute]) -> Attribute:
         parser = Parser(raw_context(), text)
         found = parse(parser)
     except ParseError as error:
-        raise DSLValueError(f"cannot parse {text!r}: {error.msg}") from error
+        raise MLIRError(f"cannot parse {text!r}: {error.msg}") from error
     if parser.pos < len(text.rstrip()):
-        raise DSLValueError(f"cannot parse {text!r}: {text[parser.pos :]!r} is left over")
+        raise MLIRError(f"cannot parse {text!r}: {text[parser.pos :]!r} is left over")
     return found
 
 

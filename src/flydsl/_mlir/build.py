@@ -7,14 +7,14 @@ from functools import cache
 from typing import cast
 
 from xdsl.dialects.builtin import DenseArrayBase, i32
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import IRDLOperation, PropertyDef, VariadicDef
 from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from ..dialects.fly.forms import LISTS
 from ..dialects.upstream.table_ops import ROWS
-from ..errors import DSLTypeError, DSLValueError
+from ..errors import DSLTypeError, DSLValueError, MLIRError
 from ..expr.assembly import note_raw_text
 from ..expr.emit.trace import maybe_current
 from .attributes import convert
@@ -146,7 +146,7 @@ def _verify(cls: type[IRDLOperation], made: Operation) -> None:
             made.verify_()
     except VerifyException as error:
         made.drop_all_references()
-        raise DSLTypeError(f"'{cls.name}': {error}") from error
+        raise MLIRError(f"'{cls.name}': {error}") from error
 
 
 def _build(
@@ -183,7 +183,7 @@ def _build(
         properties=props,
         attributes=attrs,
         successors=blocks,
-        regions=[[] for _ in known.regions],
+        regions=[[] if isinstance(part, VariadicDef) else Region() for _, part in known.regions],
     )
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Self, cast
+from functools import cache
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from xdsl.context import Context as XContext
 from xdsl.dialects.builtin import (
@@ -20,19 +21,20 @@ from xdsl.dialects.builtin import (
     NameLoc,
     NoneAttr,
     StringAttr,
+    UnknownLoc,
 )
 from xdsl.ir import Attribute, Block, Operation
 from xdsl.traits import IsTerminator
 
-from ..errors import DSLRuntimeError, DSLTypeError
+from ..errors import DSLRuntimeError, DSLTypeError, DSLValueError, MLIRError
 from ..expr.emit.trace import active, maybe_current
 from ..expr.emit.tracer import Tracer
-from ..ir.emitter import UNKNOWN, append, insert_after
+from ..ir.emitter import UNKNOWN, Before, append
 from ..ir.registry import make_context
 from ..ir.values import own
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _points: ContextVar[tuple[InsertionPoint, ...]] = ContextVar("flydsl_insertion_points", default=())
 _locations: ContextVar[tuple[LocationAttr, ...]] = ContextVar("flydsl_locations", default=())
@@ -47,37 +49,52 @@ class _HasCurrent(type):
 
 
 class Context(metaclass=_HasCurrent):
-    """`ir.Context`: which dialects there are. There is one set of them here, and nothing to configure."""
+    """`ir.Context`: which dialects there are. There is one set of them here, so that contexts are equal."""
 
-    allow_unregistered_dialects = False
+    def __init__(self) -> None:
+        self.allow_unregistered_dialects = False
+        """Whether ops of other dialects may be read and made."""
 
     def __enter__(self) -> Self:
+        _contexts.set((*_contexts.get(), self))
         return self
 
     def __exit__(self, *_: object) -> None:
-        return None
+        _contexts.set(_contexts.get()[:-1])
 
     @classmethod
     def _current(cls) -> Context:
-        return _THE_CONTEXT
+        return _contexts.get()[-1] if _contexts.get() else _THE_CONTEXT
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Context)
+
+    def __hash__(self) -> int:
+        return hash(Context)
 
     def is_registered_operation(self, name: str) -> bool:
         """Whether there is such an op."""
-        return raw_context().get_optional_op(name) is not None
+        return raw_context(registered=True).get_optional_op(name) is not None
 
     def load_all_available_dialects(self) -> None:
         """They are loaded when they are met."""
 
+    def enable_multithreading(self, enable: bool) -> None:
+        """Nothing here has threads of its own."""
 
+
+_contexts: ContextVar[tuple[Context, ...]] = ContextVar("flydsl_contexts", default=())
 _THE_CONTEXT = Context()
-_raw: list[XContext] = []
 
 
-def raw_context() -> XContext:
-    """The dialects, for a parser."""
-    if not _raw:
-        _raw.append(make_context())
-    return _raw[0]
+@cache
+def _dialects(allow_unregistered: bool) -> XContext:
+    return make_context(allow_unregistered=allow_unregistered)
+
+
+def raw_context(*, registered: bool = False) -> XContext:
+    """The dialects, for a parser; `registered` ones alone, whatever the current context allows."""
+    return _dialects(not registered and cast(Context, Context.current).allow_unregistered_dialects)
 
 
 class Location(metaclass=_HasCurrent):
@@ -109,12 +126,17 @@ class Location(metaclass=_HasCurrent):
     def fused(
         cls, locations: Sequence[Location], metadata: Attribute | None = None, context: Context | None = None
     ) -> Location:
-        """Several places."""
-        return cls(FusedLoc(tuple(found.attr for found in locations), NoneAttr() if metadata is None else metadata))
+        """Several places, each of them once; one alone is itself."""
+        kept = list(dict.fromkeys(found.attr for found in locations if found.attr != UNKNOWN))
+        if metadata is None and len(kept) < 2:
+            return cls(kept[0] if kept else UNKNOWN)
+        return cls(FusedLoc(tuple(kept), NoneAttr() if metadata is None else metadata))
 
     @classmethod
     def callsite(cls, callee: Location, frames: Sequence[Location], context: Context | None = None) -> Location:
         """A place and those it was called from, innermost first."""
+        if not frames:
+            raise DSLValueError("a call needs at least one place that it was called from, got none")
         caller = frames[-1].attr
         for frame in reversed(frames[:-1]):
             caller = CallSiteLoc(frame.attr, caller)
@@ -123,6 +145,19 @@ class Location(metaclass=_HasCurrent):
     @classmethod
     def from_attr(cls, attribute: LocationAttr, context: Context | None = None) -> Location:
         return cls(attribute)
+
+    @property
+    def context(self) -> Context:
+        return cast(Context, Context.current)
+
+    def __getattr__(self, name: str) -> object:
+        kind, read = _PARTS.get(name, (None, None))
+        if kind is None or read is None or not isinstance(self.attr, kind):
+            raise AttributeError(f"{self} has no '{name}'")
+        found = read(self.attr)
+        if isinstance(found, tuple):
+            return [Location(each) for each in cast("tuple[LocationAttr, ...]", found)]
+        return Location(found) if isinstance(found, LocationAttr) else found
 
     def __enter__(self) -> Self:
         _locations.set((*_locations.get(), self.attr))
@@ -138,7 +173,25 @@ class Location(metaclass=_HasCurrent):
         return hash(self.attr)
 
     def __str__(self) -> str:
-        return str(self.attr)
+        from ..ir.printer import IRPrinter
+
+        return IRPrinter().location(self.attr)
+
+    def __repr__(self) -> str:
+        return f"Location({self})"
+
+
+_PARTS: dict[str, tuple[type[LocationAttr], Callable[[Any], object]]] = {
+    "filename": (FileLineColLoc, lambda at: at.filename.data),
+    **dict.fromkeys(("start_line", "end_line"), (FileLineColLoc, lambda at: at.line.data)),
+    **dict.fromkeys(("start_col", "end_col"), (FileLineColLoc, lambda at: at.column.data)),
+    "name_str": (NameLoc, lambda at: at.desc.data),
+    "child_loc": (NameLoc, lambda at: at.location),
+    "locations": (FusedLoc, lambda at: at.locations.data),
+    "callee": (CallSiteLoc, lambda at: at.callee),
+    "caller": (CallSiteLoc, lambda at: at.caller),
+}
+"""What there is to ask of a location, by the class of its attribute."""
 
 
 def location_of(given: object) -> LocationAttr:
@@ -155,49 +208,41 @@ def location_of(given: object) -> LocationAttr:
     return UNKNOWN if tracer is None else cast(LocationAttr, tracer.loc)
 
 
-def _block_of(x: object) -> Block | None:
-    raw = getattr(x, "raw", x)
-    return raw if isinstance(raw, Block) else None
-
-
 class InsertionPoint(metaclass=_HasCurrent):
     """`ir.InsertionPoint`: the end of a block, or the place in front of an op."""
 
     def __init__(self, beforeOrBlock: object):
-        block = _block_of(beforeOrBlock)
         raw = getattr(beforeOrBlock, "raw", beforeOrBlock)
+        self._end: Block | None = raw if isinstance(raw, Block) else None
         self._before: Operation | None = None
-        if block is None:
+        self._inside: list[ExitStack] = []
+        if self._end is None:
             if not isinstance(raw, Operation) or raw.parent is None:
                 raise DSLTypeError(f"expected a block or an operation in one, got {beforeOrBlock!r}")
-            block, self._before = raw.parent, raw
-        self._block = block
-        self._inside: ExitStack | None = None
+            self._before = raw
 
     @classmethod
     def at_block_begin(cls, block: object) -> InsertionPoint:
         """In front of the first op of a block."""
         found = cls(block)
-        found._before = found._block.first_op
-        return found
+        first = found.raw_block.first_op
+        return found if first is None else cls(first)
 
     @classmethod
     def at_block_terminator(cls, block: object) -> InsertionPoint:
         """In front of the terminator of a block."""
-        found = cls(block)
-        last = found._block.last_op
-        if last is None or not last.has_trait(IsTerminator):
-            raise DSLRuntimeError("the block has no terminator to insert in front of")
-        found._before = last
-        return found
+        last = cls(block).raw_block.last_op
+        if last is None or not last.has_trait(IsTerminator, value_if_unregistered=False):
+            raise DSLValueError("the block has no terminator to insert in front of")
+        return cls(last)
 
     @classmethod
     def after(cls, operation: object) -> InsertionPoint:
         """Behind an op."""
         found = cls(operation)
         assert found._before is not None
-        found._before = found._before.next_op
-        return found
+        following = found._before.next_op
+        return cls(found.raw_block if following is None else following)
 
     @classmethod
     def _current(cls) -> InsertionPoint:
@@ -209,61 +254,87 @@ class InsertionPoint(metaclass=_HasCurrent):
         return cls(tracer.block)
 
     @property
-    def block(self) -> object:
-        from .operations import Block as BlockView
+    def raw_block(self) -> Block:
+        """The block it is in."""
+        block = self._end if self._before is None else self._before.parent
+        if block is None:
+            raise DSLRuntimeError("the operation of the insertion point was taken out of its block")
+        return block
 
-        return BlockView(self._block)
+    @property
+    def block(self) -> object:
+        from .blocks import Block as BlockView
+
+        return BlockView(self.raw_block)
 
     @property
     def ref_operation(self) -> object:
         """The op in front of which is inserted, or None."""
-        from .operations import view
+        from .operations import Operation_
 
-        return None if self._before is None else view(self._before)
+        return None if self._before is None else Operation_.of(self._before)
 
     def insert(self, operation: object) -> None:
         """Put an op that is in no block here."""
         raw = getattr(operation, "raw", operation)
-        if not isinstance(raw, Operation) or raw.parent is not None:
-            raise DSLTypeError(f"expected an operation that is in no block, got {operation!r}")
+        if not isinstance(raw, Operation):
+            raise DSLTypeError(f"expected an operation, got {operation!r}")
+        if raw.parent is not None:
+            raise DSLValueError(f"expected an operation that is in no block, got '{raw.name}', which is in one")
         self.put(raw)
+
+    def _place(self) -> Block:
+        """What new ops are appended to."""
+        return self.raw_block if self._before is None else cast(Block, Before(self._before))
 
     def put(self, op: Operation) -> None:
         """Link a new op here."""
-        if self._before is None or self._inside is not None:
-            append(self._block, op)
-        else:
-            insert_after(self._block, self._before.prev_op, op)
+        append(self._place(), op)
 
     def __enter__(self) -> Self:
-        # A tracer appends: what stands behind the place is set aside until it is left.
-        op = self._before
-        self._tail: list[Operation] = []
-        while op is not None:
-            following = op.next_op
-            op.detach()
-            self._tail.append(op)
-            op = following
-        self._inside = ExitStack()
+        inside = ExitStack()
         tracer = maybe_current()
         if tracer is None:
             tracer = Tracer()
-            self._inside.callback(active.reset, active.set(tracer))
-        if tracer.functions:
-            # What is numbered further on in the block is not there yet: start anew.
-            self._inside.enter_context(tracer.resumed(self._block, {}))
-        else:
-            self._inside.enter_context(tracer.open_function(self._block))
+            inside.callback(active.reset, active.set(tracer))
+        if not tracer.functions:
+            inside.enter_context(tracer.open_function(self.raw_block))
+        # What is numbered further on in the block may stand behind this place: start anew.
+        inside.enter_context(tracer.resumed(self._place(), {}))
+        self._inside.append(inside)
         _points.set((*_points.get(), self))
         return self
 
     def __exit__(self, *_: object) -> None:
         _points.set(_points.get()[:-1])
-        assert self._inside is not None
-        self._inside.close()
-        self._inside = None
-        for op in self._tail:
-            append(self._block, op)
+        self._inside.pop().close()
+
+
+class _KindOfLocation(type):
+    """Classes of locations, of which there are no objects but those of `Location`."""
+
+    kind: type[LocationAttr]
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Location) and isinstance(instance.attr, cls.kind)
+
+    def __call__(cls, location: object) -> object:
+        if not isinstance(location, cls):
+            raise MLIRError(f"cannot cast {location} to {cls.__name__}")
+        return location
+
+
+KINDS_OF_LOCATIONS = {
+    kind.__name__: _KindOfLocation(kind.__name__, (), {"kind": kind, "__doc__": f"A location by `{kind.name}`."})
+    for kind in (UnknownLoc, FileLineColLoc, NameLoc, FusedLoc, CallSiteLoc)
+}
+
+
+def forget() -> None:
+    """An op goes away or elsewhere: what was computed before is computed anew from here on."""
+    tracer = maybe_current()
+    if tracer is not None:
+        tracer.forget(0)
 
 
 def emit(op: Operation, loc: object = None, ip: object = None) -> None:
@@ -285,4 +356,6 @@ def emit(op: Operation, loc: object = None, ip: object = None) -> None:
     append(tracer.block, op)
 
 
-__all__ = ["Context", "InsertionPoint", "Location", "emit", "location_of", "raw_context"]
+__all__ = [
+    "KINDS_OF_LOCATIONS", "Context", "InsertionPoint", "Location", "emit", "forget", "location_of", "raw_context",
+]  # fmt: skip

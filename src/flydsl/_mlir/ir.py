@@ -7,9 +7,12 @@ from typing import Any
 from xdsl.ir import BlockArgument as XBlockArgument
 from xdsl.ir import OpResult as XOpResult
 
+from ..errors import MLIRError
 from ..expr.emit.facade import Made, Stands
+from .affine import AffineExpr, AffineMap
 from .attribute_classes import (
     DENSE_ARRAYS,
+    AffineMapAttr,
     ArrayAttr,
     Attribute,
     BoolAttr,
@@ -24,9 +27,12 @@ from .attribute_classes import (
     TypeAttr,
     UnitAttr,
 )
-from .insertion import Context, InsertionPoint, Location
-from .operations import Block, Module, OperationBase, OpView, Region, SymbolTable
+from .blocks import Block, Region
+from .insertion import KINDS_OF_LOCATIONS, Context, InsertionPoint, Location
+from .members import NamedAttribute
+from .modules import Module, SymbolTable
 from .operations import Operation_ as Operation
+from .operations import OperationBase, OpView, WalkOrder, WalkResult
 from .types import (
     FLOATS,
     ComplexType,
@@ -44,11 +50,9 @@ from .types import (
 )
 from .values import is_value, unwrap
 
-MLIRError = RuntimeError
-"""What MLIR's bindings raise for IR that does not verify."""
 _OperationBase = OperationBase
 DenseIntElementsAttr = DenseFPElementsAttr = DenseElementsAttr
-UnknownLoc = FileLineColLoc = NameLoc = FusedLoc = CallSiteLoc = Location
+UnknownLoc, FileLineColLoc, NameLoc, FusedLoc, CallSiteLoc = KINDS_OF_LOCATIONS.values()
 
 
 class Value(Stands):
@@ -87,10 +91,11 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "ArrayAttr", "Attribute", "Block", "BlockArgument", "BoolAttr", "CallSiteLoc", "ComplexType", "Context",
-    "DenseElementsAttr", "DenseFPElementsAttr", "DenseIntElementsAttr", "DictAttr", "FileLineColLoc",
-    "FlatSymbolRefAttr", "FloatAttr", "FloatType", "FunctionType", "FusedLoc", "IndexType", "InsertionPoint",
-    "IntegerAttr", "IntegerType", "Location", "MLIRError", "MemRefType", "Module", "NameLoc", "NoneType", "OpResult",
-    "OpView", "Operation", "RankedTensorType", "Region", "ShapedType", "StridedLayoutAttr", "StringAttr",
-    "SymbolRefAttr", "SymbolTable", "TupleType", "Type", "TypeAttr", "UnitAttr", "UnknownLoc", "Value", "VectorType",
+    "AffineExpr", "AffineMap", "AffineMapAttr", "ArrayAttr", "Attribute", "Block", "BlockArgument", "BoolAttr",
+    "CallSiteLoc", "ComplexType", "Context", "DenseElementsAttr", "DenseFPElementsAttr", "DenseIntElementsAttr",
+    "DictAttr", "FileLineColLoc", "FlatSymbolRefAttr", "FloatAttr", "FloatType", "FunctionType", "FusedLoc",
+    "IndexType", "InsertionPoint", "IntegerAttr", "IntegerType", "Location", "MLIRError", "MemRefType", "Module",
+    "NameLoc", "NamedAttribute", "NoneType", "OpResult", "OpView", "Operation", "RankedTensorType", "Region",
+    "ShapedType", "StridedLayoutAttr", "StringAttr", "SymbolRefAttr", "SymbolTable", "TupleType", "Type", "TypeAttr",
+    "UnitAttr", "UnknownLoc", "Value", "VectorType", "WalkOrder", "WalkResult",
 ]  # fmt: skip

@@ -153,6 +153,16 @@ def by_op(dialect: str) -> dict[str, Signature]:
 
 
 @cache
+def other_names() -> dict[str, dict[str, str]]:
+    """Names that MLIR's classes have for operands, results and regions whose name is another one in our definition."""
+    found: dict[str, dict[str, str]] = {}
+    for line in _lines("names"):
+        op, *pairs = line.split()
+        found[op] = dict(pair.split("=") for pair in pairs)
+    return found
+
+
+@cache
 def enums(dialect: str) -> dict[str, type[enum.IntEnum] | type[enum.IntFlag]]:
     """The enumerations of a dialect; a member's text is its word in the IR."""
     found: dict[str, type[enum.IntEnum] | type[enum.IntFlag]] = {}
@@ -185,5 +195,6 @@ def _enum(name: str, kind: str, members: list[str]) -> type[enum.IntEnum] | type
 
 
 __all__ = [
-    "Parameter", "Signature", "by_op", "definition", "enums", "function_name", "functions", "signatures", "snake",
+    "Parameter", "Signature", "by_op", "definition", "enums", "function_name", "functions", "other_names", "signatures",
+    "snake",
 ]  # fmt: skip

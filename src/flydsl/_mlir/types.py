@@ -8,13 +8,19 @@ from typing import cast
 from xdsl.dialects import builtin
 from xdsl.ir import Attribute, TypeAttribute
 
+from ..errors import MLIRError
 from ..expr.emit.facade import Made, Stands, anywhere
 from ..ir.readable import readable
 from .attributes import parse_type
 
 
-def _ints(shape: Sequence[object]) -> list[int]:
-    return [int(cast(int, n)) for n in shape]
+def _extents(shape: Sequence[object], kind: str, least: int = 0) -> list[int]:
+    """The extents of a type; one that is known at run time is DYNAMIC_INDEX, but for vectors."""
+    found = [int(cast(int, n)) for n in shape]
+    wrong = [n for n in found if n < least and (n != builtin.DYNAMIC_INDEX or least)]
+    if wrong:
+        raise MLIRError(f"the extents of a {kind} type must be at least {least}, got {wrong[0]} in {found}")
+    return found
 
 
 class Type(Stands, of=TypeAttribute):
@@ -104,6 +110,18 @@ class ShapedType(Stands, of=(builtin.VectorType, builtin.MemRefType, builtin.Ten
         """What stands in a shape for an extent known at run time."""
         return builtin.DYNAMIC_INDEX
 
+    @staticmethod
+    def get_dynamic_stride_or_offset() -> int:
+        """What stands in a layout for a number known at run time."""
+        return builtin.DYNAMIC_INDEX
+
+    @staticmethod
+    def is_dynamic_size(dim_size: int) -> bool:
+        """Whether a number of a shape stands for one known at run time."""
+        return dim_size == builtin.DYNAMIC_INDEX
+
+    is_dynamic_stride_or_offset = is_dynamic_size
+
 
 class VectorType(ShapedType, of=builtin.VectorType):
     """`vector<4xf32>`."""
@@ -116,7 +134,7 @@ class VectorType(ShapedType, of=builtin.VectorType):
         elem = getattr(element_type, "ir_type", element_type)
         if scalable or scalable_dims:
             return parse_type("vector<" + "x".join(f"[{n}]" for n in shape) + f"x{elem}>")
-        return builtin.VectorType(elem, _ints(shape))
+        return builtin.VectorType(elem, _extents(shape, "vector", 1))
 
 
 class RankedTensorType(ShapedType, of=builtin.TensorType):
@@ -125,7 +143,7 @@ class RankedTensorType(ShapedType, of=builtin.TensorType):
     @staticmethod
     @anywhere
     def get(shape: Sequence[int], element_type: Attribute, encoding: Attribute | None = None) -> Made:
-        return builtin.TensorType(element_type, _ints(shape), *([] if encoding is None else [encoding]))
+        return builtin.TensorType(element_type, _extents(shape, "tensor"), *([] if encoding is None else [encoding]))
 
 
 class MemRefType(ShapedType, of=builtin.MemRefType):
@@ -140,7 +158,7 @@ class MemRefType(ShapedType, of=builtin.MemRefType):
         memory_space: Attribute | None = None,
     ) -> Made:
         given = {k: v for k, v in (("layout", layout), ("memory_space", memory_space)) if v is not None}
-        return builtin.MemRefType(element_type, _ints(shape), **cast("dict[str, builtin.NoneAttr]", given))
+        return builtin.MemRefType(element_type, _extents(shape, "memref"), **cast("dict[str, builtin.NoneAttr]", given))
 
 
 class FunctionType(Stands, of=builtin.FunctionType):

@@ -12,7 +12,7 @@ from typing import cast
 from xdsl.dialects.builtin import VectorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from ..errors import DSLTypeError
+from ..errors import DSLTypeError, MLIRError
 from ..expr.emit.facade import Made
 from ..expr.emit.scalar_types import class_name_of
 from ..expr.numeric import Numeric, as_ir_value
@@ -55,7 +55,7 @@ def unwrap(x: object, what: str = "an operand") -> SSAValue:
         return x.results[0]
     found: object = None if isinstance(x, int | float | str) else as_ir_value(x)
     if not isinstance(found, SSAValue):
-        raise DSLTypeError(f"{what} must be a value, got {x!r} of type {type(x).__name__}")
+        raise MLIRError(f"{what} must be a value, got {x!r} of type {type(x).__name__}")
     return cast(SSAValue, found)
 
 

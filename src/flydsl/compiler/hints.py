@@ -14,7 +14,8 @@ from ..expr.emit.trace import maybe_current
 from .key.changes import changes
 
 if TYPE_CHECKING:
-    from .._mlir.operations import Block, OperationBase
+    from .._mlir.blocks import Block
+    from .._mlir.operations import OperationBase
     from .frontend.tracing import HostFrame
 
 ambient_hints: ContextVar[tuple[tuple[str, object], ...]] = ContextVar("flydsl_hints", default=())
@@ -118,7 +119,7 @@ class CompilationContext:
     @property
     def gpu_module_body(self) -> Block:
         """The block that the kernels are in, as `flydsl._mlir.ir` has blocks."""
-        return import_module("flydsl._mlir.operations").Block(_traced().device)
+        return import_module("flydsl._mlir.blocks").Block(_traced().device)
 
     @property
     def gpu_module_op(self) -> OperationBase | None:

@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import UnknownLoc
 from xdsl.ir import Block, Data, Operation, ParametrizedAttribute, Region, SSAValue, SSAValues, Use
 from xdsl.irdl import IRDLOperation, OptPropertyDef
 
+from ..errors import DSLRuntimeError
 from .values import BlockArgument, OpResult, own
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ _tup = cast("_NewValues", tuple.__new__)  # pyright: ignore[reportUnknownMemberT
 _defaults: dict[type[Operation], dict[str, Attribute]] = {}
 
 
-def _compute_defaults(cls: type[Operation]) -> dict[str, Attribute]:
+def property_defaults(cls: type[Operation]) -> dict[str, Attribute]:
     """Property defaults of an op class, which IRDL would fill in at construction."""
     found: dict[str, Attribute] = {}
     if issubclass(cls, IRDLOperation):
@@ -83,7 +84,7 @@ def _make(
         op.results = _tup(SSAValues, [OpResult(t, op, i) for i, t in enumerate(types)])
     d = _defaults.get(cls)
     if d is None:
-        d = _compute_defaults(cls)
+        d = property_defaults(cls)
     op.properties = {**d, **props} if d else props
     op.attributes, op.location, op.parent = {}, loc, block
     return op
@@ -187,6 +188,48 @@ def insert_after(block: Block, anchor: Operation | None, op: Operation) -> None:
         block._last_op = op
     else:
         following._prev_op = op
+
+
+class Before:
+    """In the place of a block: what is appended to it stands in front of an op, wherever that is by then."""
+
+    __slots__ = ("_anchor",)
+
+    def __init__(self, anchor: Operation):
+        self._anchor = anchor
+
+    @property
+    def _block(self) -> Block:
+        block = self._anchor.parent
+        if block is None:
+            raise DSLRuntimeError(
+                f"new operations go in front of '{self._anchor.name}', which was taken out of its block: leave the "
+                "`with InsertionPoint(...)` first, or choose another place"
+            )
+        return block
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._block, name)
+
+    @property
+    def _last_op(self) -> Operation | None:
+        return self._block and self._anchor._prev_op
+
+    @_last_op.setter
+    def _last_op(self, op: Operation) -> None:
+        op.parent, op._next_op, self._anchor._prev_op = self._block, self._anchor, op
+
+    @property
+    def _first_op(self) -> Operation | None:
+        return self._block._first_op
+
+    @_first_op.setter
+    def _first_op(self, op: Operation) -> None:
+        self._block._first_op = op
+
+    def add_op(self, op: Operation) -> None:
+        """As a block's."""
+        self._block.insert_op_before(op, self._anchor)
 
 
 def relink(block: Block, order: Sequence[Operation]) -> None:

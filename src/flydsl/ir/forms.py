@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
-from xdsl.dialects import scf
+from xdsl.dialects import func, scf
 from xdsl.dialects.builtin import IntegerAttr, IntegerType, MemRefType, NoneAttr, i64
 from xdsl.ir import Attribute, Operation
 from xdsl.parser import Parser
@@ -69,6 +69,20 @@ def print_memref(type_: MemRefType[Attribute], printer: Printer) -> bool:
     return True
 
 
+def _declares_no_result(op: Operation) -> bool:
+    declared = cast(func.FuncOp, op)
+    return not (declared.body.blocks or declared.function_type.outputs.data or declared.arg_attrs)
+
+
+def _print_declaration(op: Operation, printer: Printer) -> None:
+    declared = cast(func.FuncOp, op)
+    visibility = declared.sym_visibility
+    printer.print_string(" " if visibility is None else f" {visibility.data} ")
+    printer.print_symbol_name(declared.sym_name.data)
+    write(printer, "(", declared.function_type.inputs.data, ")")
+    printer.print_op_attributes(op.attributes, print_keyword=True)
+
+
 def _has_one_result(op: Operation) -> bool:
     return len(op.results) == 1
 
@@ -78,6 +92,7 @@ def _has_no_operands(op: Operation) -> bool:
 
 
 FORMS: dict[str, Form] = {
+    "func.func": Form(_declares_no_result, _print_declaration),
     "scf.execute_region": Form(_has_one_result, _print_execute_region),
     "scf.while": Form(_has_no_operands, _print_while, MLIRTokenKind.COLON, _parse_while),
 }

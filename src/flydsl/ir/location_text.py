@@ -7,8 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import cast
 
-from xdsl.dialects.builtin import CallSiteLoc, FileLineColLoc, LocationAttr, NameLoc
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    CallSiteLoc,
+    FileLineColLoc,
+    FusedLoc,
+    LocationAttr,
+    NameLoc,
+    NoneAttr,
+    UnknownLoc,
+)
 from xdsl.ir import Attribute
 
 from .locations import function_of, note_function
@@ -20,6 +30,13 @@ def location_text(location: Attribute, other: Callable[[Attribute], str]) -> str
     """A location without `loc(...)`; `other` writes those that a traced program does not have."""
     if isinstance(location, CallSiteLoc):
         return f"callsite({location_text(location.callee, other)} at {location_text(location.caller, other)})"
+    if isinstance(location, NameLoc):
+        inner = "" if isinstance(location.location, UnknownLoc) else f"({location_text(location.location, other)})"
+        return _quoted(location.desc.data) + inner
+    if isinstance(location, FusedLoc):
+        metadata = "" if isinstance(location.metadata, NoneAttr) else f"<{other(location.metadata)}>"
+        parts = cast("ArrayAttr[Attribute]", location.locations).data
+        return f"fused{metadata}[{', '.join(location_text(each, other) for each in parts)}]"
     if not isinstance(location, FileLineColLoc):
         return other(location)
     function = function_of(location)

@@ -5,7 +5,7 @@ Each attribute's text is made once, and pieces are joined at the end: of lowered
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, MemRefType, UnregisteredOp
@@ -20,12 +20,14 @@ from .types import is_splat
 
 
 class IRPrinter(Printer):
-    """Prints one op and all it holds; `text` has what was printed."""
+    """Prints one op and all it holds; `text` has what was printed. A part of a module is given the module's names."""
 
-    def __init__(self, *, generic: bool = False, debuginfo: bool = False, hints: bool = False):
+    def __init__(
+        self, *, generic: bool = False, debuginfo: bool = False, hints: bool = False, names: Names | None = None
+    ):
         super().__init__(None, print_generic_format=generic, print_debuginfo=debuginfo)
         self._hints = hints
-        self._names: Names | None = None
+        self._names = names
         self._parts: list[str] = []
         self._texts: dict[int, tuple[str, Attribute]] = {}
         self._types: dict[Attribute, str] = {}
@@ -203,6 +205,10 @@ class IRPrinter(Printer):
             op.print(self)
         if op.regions:
             self._open.pop()
+
+    def print_successors(self, successors: Sequence[Block]) -> None:
+        if successors:
+            self._parts.append(f"[{', '.join('^' + self._get_block_name(block) for block in successors)}]")
 
     def print_operation_type(self, op: Operation) -> None:
         # xDSL writes the location here, which for some forms is in the middle of the op.

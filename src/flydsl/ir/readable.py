@@ -11,25 +11,34 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
     AnyFloat,
     ArrayAttr,
     DictionaryAttr,
     FloatData,
+    FunctionType,
     IntAttr,
+    IntegerAttr,
     IntegerType,
     MemRefType,
+    NoneAttr,
     ShapedType,
     Signedness,
+    StridedLayoutAttr,
     StringAttr,
     SymbolRefAttr,
     TensorType,
+    TupleType,
     VectorType,
+    i1,
 )
 from xdsl.ir import Attribute, Data, ParametrizedAttribute
 
+from ..errors import DSLValueError
 from .emitter import add_field, make_attribute, make_data
 from .identity import by_identity
 
@@ -95,8 +104,13 @@ class Number(Stand):
     def __abs__(self) -> int | float:
         return abs(self.data)
 
+    def __str__(self) -> str:
+        return str(self.data)
+
+    def __repr__(self) -> str:
+        return repr(self.data)
+
     def __format__(self, spec: str) -> str:
-        """A format is what a message is made with; text stays that of an attribute."""
         return format(self.data, spec)
 
 
@@ -132,6 +146,30 @@ class Int(Number):
         return int(self.data)
 
 
+class Flag(Int):
+    """A truth value: the number of an attribute of one bit, which xDSL keeps as -1."""
+
+    __slots__ = ()
+    __hash__ = Stand.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self) == bool(other) if isinstance(other, int | float) else self.held == other
+
+    def __bool__(self) -> bool:
+        return self.data != 0
+
+    def __int__(self) -> int:
+        return int(bool(self))
+
+    __index__ = __int__
+
+    def __str__(self) -> str:
+        return str(bool(self))
+
+    def __repr__(self) -> str:
+        return repr(bool(self))
+
+
 class Array(Stand):
     """A list: `ArrayAttr`."""
 
@@ -152,6 +190,15 @@ class Array(Stand):
     def __iter__(self) -> Iterator[Any]:
         return iter(self.data)
 
+    def __str__(self) -> str:
+        return f"[{', '.join(map(str, self.data))}]"
+
+    def __repr__(self) -> str:
+        return f"[{', '.join(map(repr, self.data))}]"
+
+    def __add__(self, more: Sequence[Attribute]) -> Any:
+        return readable(ArrayAttr([*self.data, *more]))
+
 
 # --- members of MLIR's bindings ---------------------------------------------------------------------------------------
 
@@ -162,13 +209,17 @@ class Truth(int):
     def __call__(self) -> bool:
         return bool(self)
 
+    def __repr__(self) -> str:
+        return repr(bool(self))
+
 
 def _members(attr: Any) -> dict[str, object]:
     """What MLIR's bindings have, and xDSL has nothing that the compiler looks for under its name."""
     if isinstance(attr, StringAttr):
-        return {"value": attr.data}
+        return {"value": attr.data, "value_bytes": attr.data.encode()}
     if isinstance(attr, SymbolRefAttr):
-        return {"value": attr.string_value()}
+        nested = [name.data for name in attr.nested_references.data]
+        return {"value": [attr.root_reference.data, *nested] if nested else attr.root_reference.data}
     if isinstance(attr, AnyFloat):
         return {"width": attr.bitwidth}
     if isinstance(attr, IntegerType):
@@ -179,9 +230,66 @@ def _members(attr: Any) -> dict[str, object]:
             "is_unsigned": sign is Signedness.UNSIGNED,
         }
     if isinstance(attr, VectorType | MemRefType | TensorType):
-        shape = cast(ShapedType, attr).get_shape()
-        return {"rank": len(shape), "has_static_shape": Truth(all(n >= 0 for n in shape))}
+        return _members_of_shapes(attr)
+    if isinstance(attr, FunctionType):
+        return {"results": readable(attr.outputs)}
+    if isinstance(attr, TupleType):
+        types = [readable(each) for each in attr.types.data]
+        return {"num_types": len(types), "get_type": types.__getitem__}
+    if attr.name == "llvm.ptr":
+        return {"address_space": getattr(attr.addr_space, "data", 0)}
+    if attr.name == "llvm.array":
+        return {"element_type": readable(attr.type), "num_elements": attr.size.data}
     return {}
+
+
+def _members_of_shapes(type_: Any) -> dict[str, object]:
+    shape = cast(ShapedType, type_).get_shape()
+    found: dict[str, object] = {
+        "rank": len(shape),
+        "has_static_shape": Truth(all(n >= 0 for n in shape)),
+        "has_rank": True,
+        "get_dim_size": shape.__getitem__,
+        "is_dynamic_dim": partial(_dim_is_dynamic, shape),
+        "is_static_dim": partial(_dim_is_static, shape),
+    }
+    for what in ("size", "stride_or_offset"):
+        found |= {f"is_dynamic_{what}": _is_dynamic, f"is_static_{what}": _is_static}
+    if isinstance(type_, MemRefType):
+        found["get_strides_and_offset"] = partial(strides_and_offset, cast("MemRefType[Attribute]", type_))
+    return found
+
+
+def _dim_is_dynamic(shape: Sequence[int], dim: int) -> bool:
+    return _is_dynamic(shape[dim])
+
+
+def _dim_is_static(shape: Sequence[int], dim: int) -> bool:
+    return _is_static(shape[dim])
+
+
+def _is_dynamic(number: int) -> bool:
+    return number == DYNAMIC_INDEX
+
+
+def _is_static(number: int) -> bool:
+    return number != DYNAMIC_INDEX
+
+
+def strides_and_offset(type_: MemRefType[Attribute]) -> tuple[list[int], int]:
+    """Strides and offset of a memref; an unknown one is `get_dynamic_stride_or_offset()`."""
+    layout = type_.layout
+    if isinstance(layout, StridedLayoutAttr):
+        known = [layout.offset, *layout.strides.data]
+        offset, *strides = (DYNAMIC_INDEX if isinstance(n, NoneAttr) else n.data for n in known)
+        return strides, offset
+    if not isinstance(layout, NoneAttr):
+        raise DSLValueError(f"the layout {layout} of {type_} has no strides that are known by number")
+    strides, step = list[int](), 1
+    for extent in reversed(type_.get_shape()):
+        strides.insert(0, step)
+        step = DYNAMIC_INDEX if _is_dynamic(step) or _is_dynamic(extent) else step * extent
+    return strides, 0
 
 
 # --- the attributes ---------------------------------------------------------------------------------------------------
@@ -206,6 +314,9 @@ def _readable(attr: Attribute) -> object:
         names = tuple(name for name, _ in attr.get_irdl_definition().parameters)
         old = [cast(Attribute, getattr(attr, name)) for name in names]
         values = [readable(value) for value in old]
+        if kind is IntegerAttr and not isinstance(values[0], Flag):
+            held = cast("IntegerAttr[IntegerType]", attr)
+            values[0] = cast(Attribute, Flag(held.value)) if held.type == i1 else values[0]
         if known and all(map(operator.is_, values, old)):
             return attr
         made: Attribute = make_attribute(type(attr), names, values)

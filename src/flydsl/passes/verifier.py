@@ -6,6 +6,7 @@ itself, so that several errors are found at once, and a use before its definitio
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -23,11 +24,12 @@ class Failure(NamedTuple):
     message: str
 
 
-def failures(root: Operation) -> list[Failure]:
-    """The first error of each function of a module, and of what stands around them."""
+def failures(root: Operation, visible: Iterable[SSAValue] = ()) -> list[Failure]:
+    """The first error of each function of a module, and of what stands around them; of a part of one, with the values
+    that it may use of what is around it."""
     found: list[Failure] = []
     try:
-        _check(root, set(), found)
+        _check(root, set(visible), found)
     except _Found as error:
         found.append(error.failure)
     return found

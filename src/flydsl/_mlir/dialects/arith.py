@@ -8,12 +8,13 @@ from typing import cast
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, IndexType, IntegerAttr, IntegerType, VectorType
 from xdsl.ir import Attribute
 
-from ...errors import DSLTypeError
+from ...errors import DSLTypeError, DSLValueError, MLIRError
 from ...expr.emit.facade import Made
 from ...ir.arith import ConstantOp as XConstantOp
 from ..insertion import emit
 from ..operations import OpView
 from ..signature import by_op
+from ..values import unwrap
 from .generated import module
 
 Number = int | float
@@ -28,6 +29,8 @@ def constant_attribute(type_: Attribute, value: object) -> Attribute:
     if not isinstance(value, int | float):
         raise DSLTypeError(f"'arith.constant': expected a number or an attribute, got {value!r}")
     if isinstance(type_, IntegerType | IndexType):
+        if isinstance(value, float):
+            raise MLIRError(f"'arith.constant': expected an integer for {type_}, got {value!r}")
         return IntegerAttr(int(value), cast(IntegerType, type_))
     return FloatAttr(float(value), type_)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
@@ -43,13 +46,27 @@ class ConstantOp(OpView):
         self.raw = XConstantOp.create(result_types=[type_], properties={"value": constant_attribute(type_, value)})
         emit(self.raw, loc, ip)
 
+    @classmethod
+    def create_index(cls, value: int, *, loc: object = None, ip: object = None) -> ConstantOp:
+        """A constant of type `index`."""
+        return cls(IndexType(), value, loc=loc, ip=ip)
+
+    @property
+    def type(self) -> Attribute:
+        """The type of the result."""
+        return unwrap(self).type
+
     @property
     def value(self) -> Attribute:
         return self.attributes["value"]
 
     @property
     def literal_value(self) -> Number:
-        return cast("IntegerAttr[IntegerType]", self.value).value.data
+        """The number, where it is one."""
+        value = self.value
+        if not isinstance(value, IntegerAttr | FloatAttr):
+            raise DSLValueError(f"{value} is no number: only constants of scalars have a literal value")
+        return cast("IntegerAttr[IntegerType]", value).value.data
 
 
 def constant(result: object, value: object, *, loc: object = None, ip: object = None) -> Made:

@@ -11,10 +11,10 @@ from xdsl.ir import Attribute, Region
 
 from ...errors import DSLTypeError
 from ...expr.emit.facade import Made
-from ...ir.emitter import new_block
 from ..build import results_of
+from ..functions import FunctionLike
 from ..insertion import InsertionPoint, emit
-from ..operations import Block, OpView
+from ..operations import OpView
 from ..signature import by_op
 from ..values import unwrap
 from .generated import module
@@ -22,7 +22,7 @@ from .generated import module
 _SIGNATURES = by_op("func")
 
 
-class FuncOp(OpView):
+class FuncOp(FunctionLike):
     """`func.func`: by its name and its type, a function type or lists of inputs and results."""
 
     OPERATION_NAME = "func.func"
@@ -52,33 +52,14 @@ class FuncOp(OpView):
                 body_builder(self)
 
     @property
-    def entry_block(self) -> Block:
-        """The first block."""
-        first = self.raw.regions[0].blocks.first
-        if first is None:
-            raise DSLTypeError("the function has no body")
-        return Block(first)
+    def name(self) -> Made:
+        """Its name in the module."""
+        return self.attributes["sym_name"]
 
     @property
-    def body(self) -> Block:
-        """The same."""
-        return self.entry_block
-
-    @property
-    def arguments(self) -> list[Made]:
-        """The arguments of the entry block."""
-        return self.entry_block.arguments
-
-    @property
-    def is_external(self) -> bool:
-        """Whether it is a declaration."""
-        return self.raw.regions[0].blocks.first is None
-
-    def add_entry_block(self, arg_locs: object = None) -> Block:
-        """Give it a body."""
-        made = new_block(cast(ours.FuncOp, self.raw).function_type.inputs.data)
-        self.raw.regions[0].add_block(made)
-        return Block(made)
+    def visibility(self) -> Made:
+        """Who may call it; there must be such an attribute."""
+        return self.attributes["sym_visibility"]
 
 
 class CallOp(OpView):

@@ -13,6 +13,7 @@ from xdsl.ir import Attribute
 from ...dialects.upstream import llvm as ours
 from ...errors import DSLTypeError
 from ...expr.emit.facade import Made, Stands, anywhere
+from ...ir.readable import readable
 from ..insertion import emit
 from ..operations import OpView
 from ..signature import by_op
@@ -76,12 +77,14 @@ def mlir_constant(
 
 def md_str(s: str, *, context: object = None) -> Attribute:
     """A text of metadata."""
-    return StringAttr(s)
+    return readable(StringAttr(s))
 
 
 def md_const(val: Number, *, width: int = 32, context: object = None) -> Attribute:
     """A number of metadata."""
-    return IntegerAttr(int(val), IntegerType(width))
+    if not isinstance(val, int):
+        raise DSLTypeError(f"md_const: expected an integer, got {val!r}")
+    return readable(IntegerAttr(int(val), IntegerType(width)))
 
 
 __getattr__, __dir__ = module("llvm", globals())

@@ -13,8 +13,9 @@ from ...dialects.upstream import scf as ours
 from ...expr.emit.facade import Made
 from ...expr.emit.trace import current
 from ...ir.emitter import new_block
+from ..blocks import Block
 from ..insertion import InsertionPoint, emit
-from ..operations import Block, OpView
+from ..operations import OpView
 from ..signature import by_op
 from ..values import unwrap
 from .arith import constant

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 from ...expr.emit.facade import Made
 from ..types import (
     FLOATS,
+    ComplexType,
     FunctionType,
     IndexType,
     IntegerType,
@@ -72,6 +73,11 @@ def memref(*args: object, memory_space: object = None, layout: object = None) ->
 def tuple(*elements: Attribute) -> Made:
     """`tuple(i32, f32)`."""
     return TupleType.get_tuple(elements)
+
+
+def complex(elem: Attribute) -> Made:
+    """`complex<f32>`."""
+    return ComplexType.get(elem)
 
 
 def function(*, inputs: object, results: object) -> Made:

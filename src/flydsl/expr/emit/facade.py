@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, ParamSpec, TypeAlias, TypeVar
 
-from ...errors import DSLTypeError
+from ...errors import MLIRError
 from ...ir.readable import readable
 
 P = ParamSpec("P")
@@ -29,7 +29,7 @@ class Facade(type):
 
     def __call__(cls, value: object, *_: object, **__: object) -> Made:
         if not cls._accepts(value):
-            raise DSLTypeError(f"cannot cast {value} to {cls.__name__}")
+            raise MLIRError(f"cannot cast {value} to {cls.__name__}")
         return readable(value)
 
     def isinstance(cls, value: object) -> bool:
