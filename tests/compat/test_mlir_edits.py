@@ -150,3 +150,9 @@ def test_what_is_not_written_says_so() -> None:
         module.operation.write_bytecode(None)
     with pytest.raises(AttributeError, match="IntegerSet"):
         ir.IntegerSet  # noqa: B018  # pyright: ignore
+
+
+def test_blocks_of_a_region_by_slices() -> None:
+    module = ir.Module.parse("func.func @f() {\n  cf.br ^bb1\n^bb1:\n  return\n}")
+    blocks = module.body.operations[0].regions[0].blocks
+    assert blocks[:] == list(blocks) == [blocks[0], blocks[-1]] and blocks[1:] == [blocks[1]] and len(blocks) == 2

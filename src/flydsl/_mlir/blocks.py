@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, cast, overload
 
 from xdsl.ir import Attribute
 from xdsl.ir import Block as XBlock
@@ -127,8 +127,13 @@ class BlockList(Sequence[Block]):
         self._region.add_block(made)
         return Block(made)
 
-    def __getitem__(self, index: int | slice) -> Block:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return Block(list(self._region.blocks)[cast(int, index)])
+    @overload
+    def __getitem__(self, index: int) -> Block: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Block]: ...
+    def __getitem__(self, index: int | slice) -> Block | list[Block]:
+        blocks = [Block(raw) for raw in self._region.blocks]
+        return blocks[index]
 
     def __len__(self) -> int:
         return len(list(self._region.blocks))
