@@ -8,6 +8,7 @@ of `P[n=4]`, made when first needed. A union only describes memory. Light: decla
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import sys
 import typing
 from collections.abc import Iterator, Sequence
@@ -499,7 +500,7 @@ def _declare(cls: object, kind: CompositeKind, depth: int) -> CompositeMeta:
             fields = list(base.__fields__)
             break
     scope = _scope(cls, depth + 1)
-    annotations = cast("dict[str, object]", cls.__dict__.get("__annotations__", {}))
+    annotations: dict[str, object] = inspect.get_annotations(cls)
     for name, annotation in annotations.items():
         resolved = _resolve(cls, name, annotation, scope)
         if resolved is typing.ClassVar or typing.get_origin(resolved) is typing.ClassVar:
