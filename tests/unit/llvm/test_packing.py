@@ -7,10 +7,8 @@ import re
 
 import pytest
 
-from flydsl.llvm.codegen import DeviceTarget, compile_device, emit_assembly, load_module, optimize
+from flydsl.llvm.codegen import DeviceTarget, emit_assembly, load_module, optimize
 from flydsl.llvm.packing import may_pack
-from flydsl.target import architecture
-from flydsl.target.architectures import names_of
 
 FLOATS = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
 INTEGERS = ("i8", "i16", "i32", "i64")
@@ -89,11 +87,3 @@ def test_vectors_are_packed_already(operation: str):
 
 def test_an_architecture_that_nobody_knows_may_have_any_instruction():
     assert may_pack(program("gfx9999", "fadd float %x, %y", "float", "float"), "gfx9999")
-
-
-@pytest.mark.parametrize("cpu", names_of("rocm"))
-def test_the_feature_is_the_instruction(cpu: str):
-    entry = architecture(cpu)
-    assert entry is not None
-    asm = compile_device(program(cpu, "fmul float %x, %y", "float", "float"), target(cpu)).asm
-    assert ("v_pk_mul_f32" in asm) == ("packed_f32" in entry.features)
