@@ -109,6 +109,11 @@ class DSLRuntimeError(FlyDSLError, RuntimeError):
 class DSLAttributeError(FlyDSLError, AttributeError):
     """A name that the language does not have."""
 
+    def __init__(self, message: str):
+        super().__init__(message)
+        # Or else Python notes what was asked, and from 3.12 on shows names like it behind a message that has one.
+        self.obj = None
+
 
 class DSLOverflowError(FlyDSLError, OverflowError):
     """A Python number does not fit the type it is passed as."""

@@ -179,7 +179,12 @@ def test_coverage_reads_lines_and_branches(script: Path, tmp_path: Path):
 
 @needs_coverage
 def test_a_process_writes_its_data_and_the_command_says_what_is_missing(script: Path, tmp_path: Path):
-    variables = {**os.environ, "FLYDSL_CPU_COVERAGE": "1", "FLYDSL_CPU_COVERAGE_FILE": str(tmp_path / ".coverage.k")}
+    variables = {
+        **os.environ,
+        "COVERAGE_CORE": "ctrace",
+        "FLYDSL_CPU_COVERAGE": "1",
+        "FLYDSL_CPU_COVERAGE_FILE": str(tmp_path / ".coverage.k"),
+    }
     cover = [sys.executable, "-m", "coverage"]
     data = f"--data-file={tmp_path / '.coverage'}"
     run = ["run", data, "--branch", f"--include={script}", str(script), "32"]

@@ -75,7 +75,7 @@ CORNERS = (
     _corner('annotations', 'class C:\n  n: int\ndef value(): return len(C.__annotations__)', "C.__annotations__['m']=int"),
     _corner('func annotations', 'def f(a:int): pass\ndef value(): return len(f.__annotations__)', "f.__annotations__['m']=int"),
     _corner('module __dict__', 'import sys\nme=sys.modules[__name__]\nN=@V@\ndef value(): return me.N', 'N=91'),
-    _corner('itertools count state', 'I=itertools.count(@V@)\ndef value(): return next(copy.copy(I))', 'next(I)'),
+    _corner('itertools count state', 'I=itertools.count(@V@)\ndef value(): return int(repr(I)[6:-1])', 'next(I)'),
     _corner('dict view', "D={'a':@V@}\nV=D.values()\ndef value(): return list(V)[0]", "D['a']=91"),
     _corner('memoryview', 'B=bytearray([@V@])\nM=memoryview(B)\ndef value(): return M[0]', 'B[0]=91'),
     _corner('bound builtin', 'L=[@V@]\nG=L.__getitem__\ndef value(): return G(0)', 'L[0]=91'),

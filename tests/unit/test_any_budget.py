@@ -36,6 +36,19 @@ def test_counting(tmp_path: Path):
     assert (found.words, found.lines, found.rate) == (3, 2, 1500.0)
 
 
+def test_other_names_for_it_count_where_they_are_known(tmp_path: Path):
+    texts = {
+        "one.py": "Given: TypeAlias = Any\ndef f(x: Given) -> Given: ...\n",
+        "two.py": "from .one import Given\nx: Given\n",
+        "three.py": 'Given: TypeAlias = "int | None"\nx: Given\n',
+        "four.py": "from .three import Other\nGiven = 3\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    counted = {name: load("any_budget").count([tmp_path / "one.py", tmp_path / name]).words for name in texts}
+    assert counted == {"one.py": 4, "two.py": 6, "three.py": 4, "four.py": 4}
+
+
 def test_the_stubs_are_current():
     stubs = load("type_stubs")
     old = [file.name for file, text in stubs.stubs().items() if file.read_text(encoding="utf-8") != text]

@@ -77,6 +77,7 @@ AMD: dict[str, str] = {
     "wmma_scale": MI400,
     "clusters": MI400,
     "far_registers": MI400,
+    "packed_f32": CDNA + MI400,
 }
 """Feature -> the AMD processors that have it."""
 
@@ -223,6 +224,7 @@ AMD_INSTRUCTIONS = {
     "cvt_fp8": "v_cvt_f32_fp8 v1, v2",
     "cvt_scale": "v_cvt_scalef32_f32_fp8 v1, v2, v3",
     "cvt_sr_bf16": "v_cvt_sr_bf16_f32 v1, v2, v3",
+    "packed_f32": "v_pk_fma_f32 v[0:1], v[2:3], v[4:5], v[6:7]",
     "unified_registers": "global_load_dword a0, v[2:3], off",
     "mfma": "v_mfma_f32_16x16x16f16 a[0:3], v[4:5], v[6:7], a[0:3]",
     "mfma_short_k": "v_mfma_i32_16x16x16i8 a[0:3], v4, v6, a[0:3]",

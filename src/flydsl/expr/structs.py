@@ -8,6 +8,7 @@ of `P[n=4]`, made when first needed. A union only describes memory. Light: decla
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import sys
 import typing
 from collections.abc import Iterator, Sequence
@@ -490,6 +491,10 @@ def _composite(
     return made
 
 
+_LEFT_OUT = frozenset(("__dict__", "__weakref__", "__annotate__", "__annotate_func__", "__annotations_cache__"))
+"""What a class has of its own, and from Python 3.14 on what makes its annotations, which are made by then."""
+
+
 def _declare(cls: object, kind: CompositeKind, depth: int) -> CompositeMeta:
     if not isinstance(cls, type):
         raise DSLTypeError(f"@fx.{kind.value} decorates a class, got {cls!r}")
@@ -499,7 +504,7 @@ def _declare(cls: object, kind: CompositeKind, depth: int) -> CompositeMeta:
             fields = list(base.__fields__)
             break
     scope = _scope(cls, depth + 1)
-    annotations = cast("dict[str, object]", cls.__dict__.get("__annotations__", {}))
+    annotations: dict[str, object] = inspect.get_annotations(cls)
     for name, annotation in annotations.items():
         resolved = _resolve(cls, name, annotation, scope)
         if resolved is typing.ClassVar or typing.get_origin(resolved) is typing.ClassVar:
@@ -514,7 +519,8 @@ def _declare(cls: object, kind: CompositeKind, depth: int) -> CompositeMeta:
             f"{cls.__name__}: a {kind.value} is constructed from its fields; write a classmethod instead of __init__"
         )
     names = {f.name for f in fields}
-    body = {k: v for k, v in cls.__dict__.items() if k not in names and k not in ("__dict__", "__weakref__")}
+    body = {k: v for k, v in cls.__dict__.items() if k not in names and k not in _LEFT_OUT}
+    body["__annotations__"] = annotations
     made = _composite(cls.__name__, kind, fields, body, tuple(b for b in cls.__bases__ if b is not object))
     _rebind_class_cells(body, cls, made)
     return made

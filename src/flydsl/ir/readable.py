@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -81,6 +82,9 @@ class Stand:
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.held,)
+
+    def __replace__(self, **changes: Any) -> Data[Any]:
+        return replace(self.held, **changes)
 
 
 class Number(Stand):

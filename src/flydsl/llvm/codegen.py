@@ -20,6 +20,7 @@ from flydsl.errors import DSLCompileError
 from flydsl.llvm import binding, far_registers, tools
 from flydsl.llvm.binding import CodeModel, ModuleRef, Reloc, TargetMachine
 from flydsl.llvm.objects.code_object import read_code_object
+from flydsl.llvm.packing import may_pack
 from flydsl.target import has
 
 AMDGPU_TRIPLE = "amdgcn-amd-amdhsa"
@@ -214,14 +215,15 @@ def optimize(
     )
 
 
-def optimize_for(module: ModuleRef, target: DeviceTarget, level: int) -> None:
-    """Run the default pipeline as a target wants it."""
+def optimize_for(module: ModuleRef, target: DeviceTarget, level: int, ir_text: str | None = None) -> None:
+    """Run the default pipeline as a target wants it; `ir_text` is the text of the module, where there is one."""
+    slp = target.slp_vectorize and (not target.is_gpu or may_pack(ir_text or str(module), target.cpu))
     optimize(
         module,
         target.machine(level),
         level,
         loop_vectorize=target.loop_vectorize,
-        slp_vectorize=target.slp_vectorize,
+        slp_vectorize=slp,
         unroll=target.unroll,
     )
 
@@ -287,7 +289,7 @@ def made_module(ir_text: str, target: DeviceTarget, level: int, *, optimized: bo
     """A module as code is made of it; `optimized` says that a middle end has been run already."""
     module = load_module(ir_text, target)
     if not optimized:
-        optimize_for(module, target, level)
+        optimize_for(module, target, level, ir_text)
     return module
 
 
@@ -324,7 +326,7 @@ def _compile(ir_text: str, target: DeviceTarget, opt_level: int, optimized: bool
     module = load_module(ir_text, target)
     parsed = time.perf_counter()
     if not optimized:
-        optimize_for(module, target, opt_level)
+        optimize_for(module, target, opt_level, ir_text)
     code = DeviceCode(
         target,
         opt_level,

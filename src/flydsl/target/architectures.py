@@ -44,6 +44,7 @@ FEATURES: dict[str, str] = {
     "dpp_xmask": "DPP row_xmask",
     "permlane16_swap": "v_permlane16_swap",
     "permlane32_swap": "v_permlane32_swap",
+    "packed_f32": "arithmetic of two f32 values at a time: v_pk_fma_f32",
     "cvt_fp8": "conversions between f32 and 8-bit floats",
     "cvt_scale": "conversions between wide and small floats with a scale: v_cvt_scalef32_*",
     "cvt_sr_bf16": "v_cvt_sr_bf16_f32: stochastic rounding to bf16",
@@ -139,7 +140,7 @@ _AMD = frozenset({"amd", "buffer_atomic", "word_aligned_vectors"})
 _GFX9 = _AMD | {"hw_id", "dpp_wave", "asyncmark", "shared_scalar_registers"}
 _CDNA2 = _GFX9 | {
     *("mfma", "mfma_short_k", "unified_registers", "copy_to_lds_b32", "buffer_fadd_f32", "buffer_fadd_f16"),
-    "buffer_atomic_f64",
+    *("buffer_atomic_f64", "packed_f32"),
 }
 _CDNA3 = (_CDNA2 - {"mfma_short_k"}) | {
     *("mfma_xf32", "mfma_i8_k32", "mfma_fp8_fnuz", "cvt_fp8", "fp8_fnuz", "global_fadd_bf16"),
@@ -159,7 +160,7 @@ _GFX12 = _AMD | {
 _RDNA4 = _GFX12 | {"rdna", "buffer_bounds_select", "wmma_v2"}
 _CDNA5 = _GFX12 | {
     *("buffer_wide_descriptor", "wmma_v3", "wmma_scale", "tdm", "async_counter", "clusters", "permlane16_swap"),
-    "far_registers",
+    *("far_registers", "packed_f32"),
 }
 
 _GFX9_SIMD = Simd(10, 256, 4)

@@ -4,6 +4,7 @@ import argparse
 import ast
 import dis
 import inspect
+import re
 import typing
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -14,7 +15,8 @@ import pytest
 from flydsl.compiler.key.bytecode import instructions
 
 NAMED = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FAST",
-         "LOAD_FROM_DICT_OR_DEREF", "IMPORT_NAME", "IMPORT_FROM", "LOAD_CONST", "STORE_FAST"}  # fmt: skip
+         "LOAD_FAST_BORROW", "LOAD_FROM_DICT_OR_DEREF", "IMPORT_NAME", "IMPORT_FROM", "LOAD_CONST",
+         "STORE_FAST"}  # fmt: skip
 
 
 def codes(code: CodeType):
@@ -28,8 +30,8 @@ def singly(step: dis.Instruction) -> list[tuple[str, Any]]:
     """An instruction on two variables, as Python has them since 3.13, as two."""
     if not isinstance(step.argval, tuple) or step.opname.count("_FAST") != 2:
         return [(step.opname, step.argval)]
-    first, second = step.opname.split("_FAST_", 1)
-    return [(f"{first}_FAST", step.argval[0]), (second, step.argval[1])]
+    names = re.split("_(?=LOAD|STORE)", step.opname)
+    return list(zip(names, step.argval, strict=True))
 
 
 @pytest.mark.parametrize("module", [argparse, ast, inspect, typing], ids=lambda m: m.__name__)

@@ -14,10 +14,14 @@ from flydsl.compiler.build.collector import collector_off
 
 @pytest.fixture(autouse=True)
 def enabled() -> Iterator[None]:
+    frozen = gc.get_freeze_count()
     gc.enable()
+    gc.unfreeze()
     gc.collect()
     yield
     gc.enable()
+    if frozen:
+        gc.freeze()
 
 
 def _is_in(generation: int, what: object) -> bool:
@@ -30,7 +34,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return lambda: monkeypatch.setitem(sys.modules, "a_module_of_this_test", ModuleType("a_module_of_this_test"))
 
 
-def test_many_objects_of_modules_are_looked_at_once(load: Callable[[], None]):
+def test_objects_of_modules_become_old(load: Callable[[], None]):
     with collector_off():
         assert not gc.isenabled()
         load()
@@ -44,11 +48,29 @@ def test_many_objects_without_modules_are_left_alone():
     assert gc.isenabled() and not _is_in(2, kept[0])
 
 
-def test_few_objects_are_left_alone(load: Callable[[], None]):
-    with collector_off():
-        load()
-        kept = [[i] for i in range(100)]
-    assert gc.isenabled() and not _is_in(2, kept[0])
+def test_what_a_program_has_frozen_stays_so(load: Callable[[], None]):
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with collector_off():
+            load()
+            kept = [[i] for i in range(100)]
+        assert gc.isenabled() and gc.get_freeze_count() == frozen and not _is_in(2, kept[0])
+    finally:
+        gc.unfreeze()
+
+
+def test_they_are_not_looked_at(load: Callable[[], None]):
+    looks: list[int] = []
+    watch = lambda phase, info: looks.append(info["generation"])  # noqa: E731
+    gc.callbacks.append(watch)
+    try:
+        with collector_off():
+            load()
+            kept = [[i] for i in range(40_000)]
+        assert len(kept) == 40_000 and not looks
+    finally:
+        gc.callbacks.remove(watch)
 
 
 def test_who_does_without_the_collector_keeps_doing_so(load: Callable[[], None]):

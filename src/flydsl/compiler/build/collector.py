@@ -7,9 +7,6 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
-_MANY = 20_000
-"""Young objects: what the first compilation loads has five times as many."""
-
 
 @contextmanager
 def collector_off() -> Generator[None]:
@@ -26,12 +23,12 @@ def collector_off() -> Generator[None]:
 
 
 def _settle() -> None:
-    """Let modules that were loaded meanwhile be old.
+    """Let modules that were loaded meanwhile be old, without a look at them.
 
-    The collector would look at them at the next allocation, and again in some later compilation, with everything else
-    where they are more than a quarter of it. The first look is made to be the last. It counts all old objects, which
-    takes as long as a small compilation where a program has many: IR alone, which is soon gone, is not worth it.
+    The collector would look at each of their hundred thousand objects at the next allocation, and again in some later
+    compilation; none of them is garbage. What is frozen is in no generation, and thaws into the oldest. Where a program
+    has frozen objects itself, to be shared by processes that it forks, these must not thaw.
     """
-    young = gc.get_count()[0]
-    if young > _MANY:
-        gc.collect(2 if 4 * young > len(gc.get_objects(2)) else 1)
+    if not gc.get_freeze_count():
+        gc.freeze()
+        gc.unfreeze()

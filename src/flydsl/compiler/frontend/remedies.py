@@ -10,6 +10,7 @@ import ast
 import builtins
 import inspect
 import linecache
+import opcode
 import re
 from difflib import get_close_matches
 from types import FrameType, ModuleType, TracebackType
@@ -252,6 +253,8 @@ def _of_call(called: object) -> str | None:
 def _failed(tb: TracebackType) -> ast.expr | None:
     """The expression whose instruction failed."""
     code = tb.tb_frame.f_code
+    if opcode.opname[code.co_code[tb.tb_lasti]].startswith("FORMAT_"):
+        return ast.JoinedStr([])  # from Python 3.12 on its place is that of {...} in it
     line, end_line, col, end_col = list(code.co_positions())[tb.tb_lasti // 2]
     if line is None or end_line is None or col is None or end_col is None:
         return None

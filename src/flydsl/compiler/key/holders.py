@@ -26,18 +26,20 @@ _NEVER = frozenset(
         *("__dict__", "__weakref__", "_abc_impl", "__firstlineno__", "__static_attributes__", "__annotations_cache__"),
         *("_member_map_", "_member_names_", "_value2member_map_", "_hashable_values_", "_unhashable_values_"),
         *("_unhashable_values_map_", "_member_type_", "_generate_next_value_", "_new_member_", "_use_args_"),
-        *("_use_default_", "_value_repr_", "__new_member__"),
+        *("_use_default_", "_value_repr_", "__new_member__", "__annotate__", "__annotate_func__"),
     )
 )
 """What the interpreter and `enum` keep in a class for themselves."""
 _IF_NAMED = frozenset(
     (
-        *("__doc__", "__module__", "__qualname__", "__annotations__", "__annotate__", "__annotate_func__"),
+        *("__doc__", "__module__", "__qualname__", "__annotations__"),
         *("__abstractmethods__", "__parameters__", "__orig_bases__", "__dataclass_params__", "__type_params__"),
         *("__dataclass_fields__", "__subclasses__"),
     )
 )
 """Special names that do not change what a class does."""
+_ANNOTATIONS = frozenset(("__annotations__", "__annotate__", "get_annotations", "get_type_hints"))
+"""Names by which annotations of a class are read."""
 _OBJECT_NOISE = frozenset(("__objclass__", "_sort_order_", "_inverted_"))
 _QUIET_BASES = frozenset(("builtins", "abc", "enum", "typing", "collections.abc", "contextlib", "types"))
 """Modules of base classes that do not read attributes of a class derived from them but by special names."""
@@ -114,6 +116,8 @@ def add_class(walk: Walk, cls: type) -> int:
 
     def members() -> dict[str, object]:
         found = {n: v for n, v in vars(cls).items() if n not in _NEVER and not isinstance(v, _DESCRIPTORS)}
+        if "__annotate_func__" in vars(cls) and (walk.computed or not walk.read.isdisjoint(_ANNOTATIONS)):
+            found["__annotations__"] = _annotations(cls)
         if "__subclasses__" in walk.read:
             found["__subclasses__"] = type.__subclasses__(cls)
         if listed:
@@ -139,6 +143,14 @@ def add_class(walk: Walk, cls: type) -> int:
         order = walk.image(getattr(cls, "_member_names_", ()), label) if listed else None
         holder.fixed = (label, cls.__name__, bases, meta, order, _registered(walk, cls))
     return holder.number if new else walk.seen[id(cls)]
+
+
+def _annotations(cls: type) -> object:
+    """What Python 3.14 makes of a class's annotations when somebody asks, or else the code that cannot do it."""
+    try:
+        return cls.__annotations__
+    except Exception:  # noqa: BLE001 - annotations are code of the user's
+        return cast("types.FunctionType", vars(cls)["__annotate_func__"]).__code__
 
 
 def _registered(walk: Walk, cls: type) -> object:

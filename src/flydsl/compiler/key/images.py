@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import array
 import enum
+import itertools
 import pathlib
 import sys
 import types
@@ -263,6 +264,8 @@ def _order(value: object) -> bytes:
 
 def reduced(value: object) -> tuple[object, ...]:
     """The parts of `__reduce_ex__`, iterators read to their end."""
+    if type(value) is itertools.count:  # Python 3.14 takes none of this module apart; only this one tells where it is
+        return ("count", (repr(cast("object", value)),))
     parts: Any = value.__reduce_ex__(2)
     if isinstance(parts, str):
         return (parts,)
