@@ -350,7 +350,10 @@ def test_blocks_of_rows_that_begin_anywhere(device: str):
     normed = kernels.rms_norm(x)
     want = kernels.quantize(normed, "int8", scale="block")
     assert torch.equal(q, want[0]) and torch.equal(scales, want[1])
-    for bad, words in (("tensor", "one of row, block"), (torch.ones(3, device=device), "one number")):
+    q, scales = kernels.rms_norm_quantized(x, None, "int8", scale="tensor")
+    want = kernels.quantize(normed, "int8", scale="tensor")
+    assert torch.equal(q, want[0]) and torch.equal(scales, want[1])
+    for bad, words in (("group", "one of row, block, tensor"), (torch.ones(3, device=device), "one number")):
         with pytest.raises(DSLValueError, match=words):
             kernels.layer_norm_quantized(x, None, None, "int8", scale=bad)
     with pytest.raises(DSLTypeError, match="residual"):
@@ -399,6 +402,16 @@ def test_group_norm(shape: tuple[int, ...], device: str, rng: np.random.Generato
     wanted = gradients(want, d.cpu(), start, weight, bias)
     for part, exact, slack in zip(got, wanted, (2e-5, 2e-6 * count, 2e-6 * count), strict=True):
         assert_close(part.cpu(), exact, atol=slack + 2e-5, what="gradient")
+    r, ds = (values(rng, dtype, *shape).to(device) for _ in range(2))
+    for _ in range(2):  # known, and known again
+        out, summed, mean, scale = kernels.group_norm_forward(x, 2, w, b, eps=EPS, residual=r)
+        back = kernels.group_norm_backward(d, summed, 2, w, mean, scale, dsummed=ds)[0]
+    assert torch.equal(summed, x + r)
+    start = leaf(summed)
+    of_sum = F.group_norm(start, 2, weight, bias, EPS)
+    assert_close(out.cpu(), of_sum.detach(), terms=8, rtol=1e-5, what="group norm of a sum")
+    exact = torch.autograd.grad(of_sum, start, d.cpu().double())[0] + ds.cpu().double()
+    assert_close(back.cpu(), exact, atol=4e-5, what="gradient of the sum")
     if shape == (3, 6, 4, 4):
         last = x.to(memory_format=torch.channels_last)
         out = torch.zeros_like(last)

@@ -57,6 +57,7 @@ def test_gradients_of_the_rest():
     )  # fmt: skip
     check(lambda w: ft.linear_cross_entropy(x.detach(), w, target), double(5, 5))
     check(lambda t, w, b: ft.group_norm(t, 2, w, b), double(2, 4, 3), double(4), double(4))
+    check(lambda t, r, w, b: ft.add_group_norm(t, r, 2, w, b), *(double(2, 4, 3) for _ in "tr"), double(4), double(4))
     check(ft.silu_mul, x, double(3, 5))
     check(ft.gelu_mul, x, double(3, 5))
     angle = torch.rand(2, 2, dtype=torch.float64)
@@ -222,6 +223,7 @@ BATCHED: list[tuple[Any, tuple[tuple[int, ...], ...]]] = [
     (ft.layer_norm, ((4, 5), (5,), (5,))),
     (ft.add_layer_norm, ((5,), (5,), (5,), (5,))),
     (lambda x, w, b: ft.group_norm(x, 2, w, b), ((2, 4, 3), (4,), (4,))),
+    (lambda x, r, w: ft.add_group_norm(x, r, 2, w), ((2, 4, 3), (2, 4, 3), (4,))),
     (lambda x: ft.cross_entropy(x, torch.tensor([1, 4, -100]), reduction="none"), ((3, 5),)),
     (lambda x, w, b: ft.linear_cross_entropy(x, w, torch.tensor([1, 0]), b), ((2, 5), (3, 5), (3,))),
     (ft.silu_mul, ((4, 5), (4, 5))),
@@ -321,6 +323,9 @@ def test_modules_take_the_states_of_torch():
     mine.load_state_dict(theirs.state_dict())
     image = torch.randn(2, 4, 5)
     torch.testing.assert_close(mine(image), theirs(image), atol=1e-5, rtol=1e-5)
+    normed, summed = mine(image, image)
+    torch.testing.assert_close(normed, theirs(image + image), atol=1e-5, rtol=1e-5)
+    assert torch.equal(summed, image + image)
     assert "2, 4, eps=0.5" in repr(mine) and ft.GroupNorm(2, 4).eps == torch.nn.GroupNorm(2, 4).eps
     assert "6, eps=1e-05" in repr(ft.LayerNorm(6)) and "6, eps=1e-06" in repr(ft.RMSNorm(6))
     table = ft.Embedding(5, 6, padding_idx=2)

@@ -10,6 +10,7 @@ Importing this package imports torch; importing `flydsl` does not.
 from __future__ import annotations
 
 from .functional import (
+    add_group_norm,
     add_layer_norm,
     add_rms_norm,
     argmax,
@@ -42,7 +43,8 @@ from .op import op
 
 __all__ = [
     "CrossEntropyLoss", "Embedding", "GroupNorm", "LayerNorm", "Linear", "RMSNorm", "Softmax", "SwiGLU",
-    "add_layer_norm", "add_rms_norm", "argmax", "cross_entropy", "embedding", "gate", "gated", "gelu_mul", "group_norm",
-    "layer_norm", "layer_norm_quantized", "linear", "linear_cross_entropy", "log_softmax", "matmul", "op", "quantize",
-    "reduce", "rms_norm", "rms_norm_quantized", "rope", "sample", "scan", "silu_mul", "softmax", "sort", "top_k",
+    "add_group_norm", "add_layer_norm", "add_rms_norm", "argmax", "cross_entropy", "embedding", "gate", "gated",
+    "gelu_mul", "group_norm", "layer_norm", "layer_norm_quantized", "linear", "linear_cross_entropy", "log_softmax",
+    "matmul", "op", "quantize", "reduce", "rms_norm", "rms_norm_quantized", "rope", "sample", "scan", "silu_mul",
+    "softmax", "sort", "top_k",
 ]  # fmt: skip

@@ -99,6 +99,18 @@ def group_norm(
     return more_operators.group_norm(x, groups, weight, bias, eps)[0]
 
 
+def add_group_norm(
+    x: Tensor,
+    residual: Tensor,
+    groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> tuple[Tensor, Tensor]:
+    """`group_norm(x + residual)`, and the sum."""
+    return more_operators.add_group_norm(x, residual, groups, weight, bias, eps)[:2]
+
+
 def cross_entropy(
     logits: Tensor, target: Tensor, *, ignore_index: int = -100, label_smoothing: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
@@ -280,8 +292,7 @@ def sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Te
 
 
 __all__ = [
-    "add_layer_norm", "add_rms_norm", "argmax", "cross_entropy", "embedding", "gate", "gated", "gelu_mul", "group_norm",
-    "layer_norm", "layer_norm_quantized", "linear_cross_entropy", "log_softmax", "quantize", "reduce", "rms_norm",
-    "rms_norm_quantized", "rope", "sample", "scan", "silu_mul",
-    "softmax", "sort", "top_k",
+    "add_group_norm", "add_layer_norm", "add_rms_norm", "argmax", "cross_entropy", "embedding", "gate", "gated",
+    "gelu_mul", "group_norm", "layer_norm", "layer_norm_quantized", "linear_cross_entropy", "log_softmax", "quantize",
+    "reduce", "rms_norm", "rms_norm_quantized", "rope", "sample", "scan", "silu_mul", "softmax", "sort", "top_k",
 ]  # fmt: skip

@@ -85,7 +85,7 @@ class LayerNorm(nn.Module):
 
 
 class GroupNorm(nn.Module):
-    """Group norm of (images, channels, ...)."""
+    """Group norm of (images, channels, ...); called with a residual it gives the norm of the sum, and the sum."""
 
     weight: nn.Parameter | None
     bias: nn.Parameter | None
@@ -106,8 +106,10 @@ class GroupNorm(nn.Module):
         self.register_parameter("weight", weight)
         self.register_parameter("bias", shift)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.group_norm(x, self.groups, self.weight, self.bias, self.eps)
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
+        if residual is None:
+            return F.group_norm(x, self.groups, self.weight, self.bias, self.eps)
+        return F.add_group_norm(x, residual, self.groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         return f"{self.groups}, {self.channels}, eps={self.eps}"

@@ -176,9 +176,28 @@ def group_norm(
 
 @group_norm.register_fake
 def _(x: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    return x.new_empty(x.shape), *_group_statistics(x, groups)
+
+
+def _group_statistics(x: Tensor, groups: int) -> tuple[Tensor, Tensor]:
     dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
     mean, scale = (x.new_empty((x.shape[0] * groups,), dtype=dtype) for _ in range(2))
-    return x.new_empty(x.shape), mean, scale
+    return mean, scale
+
+
+@operator("add_group_norm")
+def add_group_norm(
+    x: Tensor, residual: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    made = kernels.group_norm_forward(x, groups, weight, bias, eps=eps, residual=residual)
+    return made.out, made.summed, made.mean, made.scale
+
+
+@add_group_norm.register_fake
+def _(
+    x: Tensor, residual: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return x.new_empty(x.shape), x.new_empty(x.shape), *_group_statistics(x, groups)
 
 
 @operator("group_norm_backward")
@@ -189,23 +208,23 @@ def group_norm_backward(
     weight: Tensor | None,
     mean: Tensor,
     scale: Tensor,
+    dsummed: Tensor | None,
     wanted: list[bool],
     bias: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of x, weight and bias, empty where one is not `wanted`; that of the bias in its type."""
-    bias_type = None if bias is None else named(bias)
-    need = wanted[0], wanted[1], wanted[2]
-    found = [
-        x.new_empty(0) if t is None else t
-        for t in kernels.group_norm_backward(dy, x, groups, weight, mean, scale, wanted=need, bias_type=bias_type)
-    ]
+    made = kernels.group_norm_backward(
+        dy, x, groups, weight, mean, scale, dsummed=dsummed, wanted=(wanted[0], wanted[1], wanted[2]),
+        bias_type=None if bias is None else named(bias),
+    )  # fmt: skip
+    found = [x.new_empty(0) if t is None else t for t in made]
     return found[0], found[1], found[2]
 
 
 @group_norm_backward.register_fake
 def _(
-    dy: Tensor, x: Tensor, groups: int, weight: Tensor | None, mean: Tensor, scale: Tensor, wanted: list[bool],
-    bias: torch.dtype | None = None,
+    dy: Tensor, x: Tensor, groups: int, weight: Tensor | None, mean: Tensor, scale: Tensor, dsummed: Tensor | None,
+    wanted: list[bool], bias: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     kind = x.dtype if weight is None else weight.dtype
     types = zip(wanted[1:], (kind, bias or kind), strict=True)
@@ -213,33 +232,52 @@ def _(
     return x.new_empty(x.shape) if wanted[0] else x.new_empty(0), dweight, dbias
 
 
-def _group_context(ctx: Context, inputs: tuple[Given, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    x, ctx.count, weight, bias, _ = inputs
+def _group_context(ctx: Context, inputs: tuple[Given, ...], output: tuple[Tensor, ...]) -> None:
+    """Of both operators: the last three arguments are weight, bias and eps, the last two results the statistics."""
+    ctx.count, weight, bias, _ = inputs[-4:]
     ctx.bias = None if bias is None else bias.dtype
     ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(*output[1:])
-    ctx.save_for_backward(x, weight, *output[1:])
+    ctx.mark_non_differentiable(*output[-2:])
+    ctx.save_for_backward(inputs[0] if len(output) == 3 else output[1], weight, *output[-2:])
 
 
-def _group_gradient(ctx: Context, dy: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, ...]:
+def _group_gradients(
+    ctx: Context, dy: Tensor | None, dsummed: Tensor | None, inputs: bool, weights: bool, biases: bool
+) -> tuple[Tensor | None, ...]:
     if dy is None:
-        return None, None, None, None, None
+        return dsummed if inputs else None, None, None
     x, weight, mean, scale = ctx.saved_tensors
-    inputs, _groups, weights, biases = ctx.needs_input_grad[:4]
     made = None
     if unseen():
         known = (ctx.count, inputs, weights, biases, None if ctx.bias is None else named(ctx.bias))
-        made = again("group_norm_backward", known, dy, x, weight, mean, scale)
+        made = again("group_norm_backward", known, dy, x, weight, mean, scale, dsummed)
     if made is None:
-        made = group_norm_backward(dy, x, ctx.count, weight, mean, scale, [inputs, weights, biases], ctx.bias)
+        wanted = [inputs, weights, biases]
+        made = group_norm_backward(dy, x, ctx.count, weight, mean, scale, dsummed, wanted, ctx.bias)
     dx, dweight, dbias = made
-    return dx if inputs else None, None, dweight if weights else None, dbias if biases else None, None
+    return dx if inputs else None, dweight if weights else None, dbias if biases else None
+
+
+def _group_gradient(ctx: Context, dy: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, ...]:
+    inputs, _groups, weights, biases = ctx.needs_input_grad[:4]
+    dx, dweight, dbias = _group_gradients(ctx, dy, None, inputs, weights, biases)
+    return dx, None, dweight, dbias, None
+
+
+def _add_group_gradient(
+    ctx: Context, dy: Tensor | None, dsummed: Tensor | None, *_: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    x, residual, _groups, weights, biases = ctx.needs_input_grad[:5]
+    dx, dweight, dbias = _group_gradients(ctx, dy, dsummed, x or residual, weights, biases)
+    return dx if x else None, dx if residual else None, None, dweight, dbias, None
 
 
 group_norm.register_autograd(_group_gradient, setup_context=_group_context)
+add_group_norm.register_autograd(_add_group_gradient, setup_context=_group_context)
 group_norm.register_vmap(more_rows("f....", "fff"))
+add_group_norm.register_vmap(more_rows("ff....", "ffff"))
 group_norm_backward.register_vmap(
-    more_rows("ff..ff..", "frr", alone=lambda *given: not given[6][0] or any(given[6][1:]))
+    more_rows("ff..fff..", "frr", alone=lambda *given: not given[7][0] or any(given[7][1:]))
 )
 
 
