@@ -136,7 +136,8 @@ def test_cross_entropy(shapes, device: str, rng: np.random.Generator):
 
 
 GATES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "silu": F.silu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "relu": F.relu, "none": lambda x: x,
+    "silu": F.silu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "relu": F.relu,
+    "none": lambda x: x,
 }  # fmt: skip
 
 
@@ -145,7 +146,7 @@ def test_gated(shapes, device: str, rng: np.random.Generator):
     for dtype, m, n in shapes:
         both, d = values(rng, dtype, m, 2 * n).to(device), values(rng, dtype, m, n).to(device)
         x, y = both[:, :n], both[:, n:]
-        for name in GATES if n == 1 else ("gelu_tanh",) if n == 64 else ("silu",):
+        for name in GATES if n == 1 else ("gelu", "gelu_tanh") if n == 64 else ("silu",):
             left, right = leaf(x), leaf(y)
             want = GATES[name](left) * right
             got = kernels.gated(x, y, activation=name)

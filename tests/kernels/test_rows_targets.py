@@ -67,6 +67,7 @@ CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "partial loss": (partial_loss, (P, N, F, F, F, F, 2, 4096, 4096, 9000, -100, 0.1, form("logits", 4))),
     "gated": (gated_rows, (X, X, X, 2, 4096, "silu", form("x y out", 8))),
     "gated back": (gated_back, (X, X, X, X, X, 2, 4096, "gelu_tanh", form("x y d dx dy", 12))),
+    "gated by erf": (gated_rows, (X, X, X, 2, 4096, "gelu", form("x y out", 8))),
     "many largest": (many_largest_rows, (X, None, *LARGEST, 2, 2048, 4096, 64, 2, LOOP)),
     "rope": (rope_rows, (H, H, T, T, N, H, H, None, None, None, 2, 2, 8, 4, 4, 64, 1.0, False, 8, 64)),
     "embedding": (embedding_rows, (X, N, X, 2, 4096, 2, form("out table", 2, edges=False))),

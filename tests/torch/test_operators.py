@@ -60,6 +60,12 @@ def test_gradients_of_the_rest():
     check(lambda t, r, w, b: ft.add_group_norm(t, r, 2, w, b), *(double(2, 4, 3) for _ in "tr"), double(4), double(4))
     check(ft.silu_mul, x, double(3, 5))
     check(ft.gelu_mul, x, double(3, 5))
+    check(lambda t, up: ft.gelu_mul(t, up, "none"), x, double(3, 5))
+    both = torch.cat([x, x.detach()], -1)
+    torch.testing.assert_close(ft.GeGLU()(both), F.gelu(x) * x)
+    torch.testing.assert_close(ft.GeGLU("tanh")(both), F.gelu(x, approximate="tanh") * x)
+    with pytest.raises(DSLValueError, match="gelu_mul: approximate is one of tanh, none, got 'erf'"):
+        ft.gelu_mul(x, x, "erf")
     angle = torch.rand(2, 2, dtype=torch.float64)
     for interleaved in (False, True):
         check(

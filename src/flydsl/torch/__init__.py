@@ -38,11 +38,11 @@ from .functional import (
     sort,
     top_k,
 )
-from .modules import CrossEntropyLoss, Embedding, GroupNorm, LayerNorm, Linear, RMSNorm, Softmax, SwiGLU
+from .modules import CrossEntropyLoss, Embedding, GeGLU, GroupNorm, LayerNorm, Linear, RMSNorm, Softmax, SwiGLU
 from .op import op
 
 __all__ = [
-    "CrossEntropyLoss", "Embedding", "GroupNorm", "LayerNorm", "Linear", "RMSNorm", "Softmax", "SwiGLU",
+    "CrossEntropyLoss", "Embedding", "GeGLU", "GroupNorm", "LayerNorm", "Linear", "RMSNorm", "Softmax", "SwiGLU",
     "add_group_norm", "add_layer_norm", "add_rms_norm", "argmax", "cross_entropy", "embedding", "gate", "gated",
     "gelu_mul", "group_norm", "layer_norm", "layer_norm_quantized", "linear", "linear_cross_entropy", "log_softmax",
     "matmul", "op", "quantize", "reduce", "rms_norm", "rms_norm_quantized", "rope", "sample", "scan", "silu_mul",

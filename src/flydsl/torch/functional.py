@@ -9,6 +9,7 @@ from torch import Tensor
 
 from flydsl.errors import DSLValueError
 from flydsl.kernels.rows.embedding import padding_row
+from flydsl.kernels.rows.gated import gelu_named
 from flydsl.kernels.scalars import choice, flag, number, whole, wholes
 
 from . import axis_operators, loss_operators, more_operators, operators, product_operators, quantize_operators
@@ -167,9 +168,9 @@ def silu_mul(x: Tensor, y: Tensor) -> Tensor:
     return gated(x, y, "silu")
 
 
-def gelu_mul(x: Tensor, y: Tensor) -> Tensor:
-    """`gelu(x) * y`, with the approximation of GELU by tanh."""
-    return gated(x, y, "gelu_tanh")
+def gelu_mul(x: Tensor, y: Tensor, approximate: str = "tanh") -> Tensor:
+    """`gelu(x) * y`, with the approximation of GELU by tanh, or ("none") GELU itself."""
+    return gated(x, y, gelu_named("gelu_mul", approximate))
 
 
 def rope(

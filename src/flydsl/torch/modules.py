@@ -162,4 +162,19 @@ class SwiGLU(nn.Module):
         return F.silu_mul(gate, up)
 
 
-__all__ = ["CrossEntropyLoss", "Embedding", "GroupNorm", "LayerNorm", "RMSNorm", "Softmax", "SwiGLU"]
+class GeGLU(nn.Module):
+    """`gelu(gate) * up` of two halves of the last direction, `approximate` as torch's GELU has it."""
+
+    def __init__(self, approximate: str = "none"):
+        super().__init__()
+        self.approximate = approximate
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, up = x.chunk(2, -1)
+        return F.gelu_mul(gate, up, self.approximate)
+
+    def extra_repr(self) -> str:
+        return f"approximate={self.approximate!r}"
+
+
+__all__ = ["CrossEntropyLoss", "Embedding", "GeGLU", "GroupNorm", "LayerNorm", "RMSNorm", "Softmax", "SwiGLU"]

@@ -220,9 +220,16 @@ def silu_mul(x: HostArray, y: HostArray, *, out: HostArray | None = None, stream
     return gated(x, y, activation="silu", out=out, stream=stream)
 
 
-def gelu_mul(x: HostArray, y: HostArray, *, out: HostArray | None = None, stream: object = None) -> Given:
-    """`gelu(x) * y`, with the approximation of GELU by tanh."""
-    return gated(x, y, activation="gelu_tanh", out=out, stream=stream)
+def gelu_mul(
+    x: HostArray, y: HostArray, *, approximate: str = "tanh", out: HostArray | None = None, stream: object = None
+) -> Given:
+    """`gelu(x) * y`, with the approximation of GELU by tanh, or ("none") GELU itself, as torch names them."""
+    return gated(x, y, activation=gelu_named("gelu_mul", approximate), out=out, stream=stream)
 
 
-__all__ = ["gated", "gated_backward", "gelu_mul", "silu_mul"]
+def gelu_named(op: str, approximate: str) -> str:
+    """The activation that torch's word for an approximation means."""
+    return {"tanh": "gelu_tanh", "none": "gelu"}[choice(op, "approximate", approximate, ("tanh", "none"))]
+
+
+__all__ = ["gated", "gated_backward", "gelu_mul", "gelu_named", "silu_mul"]
