@@ -74,6 +74,8 @@ def test_gradients_of_the_rest():
         )  # fmt: skip
     check(lambda table: ft.embedding(torch.tensor([[1, 1], [0, 2]]), table), double(4, 4))
     check(lambda t: ft.top_k(t, 2)[0], x)
+    check(lambda t: ft.gate(t, 2)[0], x)
+    check(lambda t: ft.gate(t, 2, normed=False)[0], x)
     assert torch.equal(ft.argmax(x.detach()), x.argmax(-1))
 
 

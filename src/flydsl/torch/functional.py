@@ -216,7 +216,7 @@ def sample(
 
 
 def gate(x: Tensor, k: int, *, normed: bool = True) -> tuple[Tensor, Tensor]:
-    """The `k` largest elements of each row's softmax in float32, `normed` to a sum of 1, and their numbers."""
+    """The `k` largest elements of each row's softmax, `normed` to a sum of 1, and their numbers."""
     return more_operators.gate(x, k, normed)
 
 

@@ -442,7 +442,8 @@ def gate(x: Tensor, k: int, normed: bool) -> tuple[Tensor, Tensor]:
 def _(x: Tensor, k: int, normed: bool) -> tuple[Tensor, Tensor]:
     check_count("gate", k, x.shape[-1])
     shape = (*x.shape[:-1], k)
-    return x.new_empty(shape, dtype=torch.float32), x.new_empty(shape, dtype=torch.int64)
+    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    return x.new_empty(shape, dtype=wide), x.new_empty(shape, dtype=torch.int64)
 
 
 def _gate_context(ctx: Context, inputs: tuple[Tensor, int, bool], output: tuple[Tensor, Tensor]) -> None:
@@ -453,12 +454,12 @@ def _gate_context(ctx: Context, inputs: tuple[Tensor, int, bool], output: tuple[
 
 def _gate_gradient(ctx: Context, d: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
     x, weights, numbers = ctx.saved_tensors
-    zeros = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
+    zeros = torch.zeros(x.shape, dtype=weights.dtype, device=x.device)
     if ctx.normed:
         # A softmax of the chosen ones alone.
         inner = weights * (d - (d * weights).sum(-1, keepdim=True))
         return zeros.scatter(-1, numbers, inner).to(x.dtype), None, None
-    everything = softmax(x.float(), False)
+    everything = softmax(x.to(weights.dtype), False)
     return softmax_backward(everything, zeros.scatter(-1, numbers, d), False).to(x.dtype), None, None
 
 
