@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import overload
 
 import torch
 from torch import Tensor
@@ -10,7 +11,8 @@ from torch import Tensor
 from flydsl.errors import DSLValueError
 from flydsl.kernels.rows.embedding import padding_row
 from flydsl.kernels.rows.gated import gelu_named
-from flydsl.kernels.scalars import choice, flag, number, whole, wholes
+from flydsl.kernels.rows.rope import cache_of
+from flydsl.kernels.scalars import flag, number, whole, wholes
 
 from . import axis_operators, loss_operators, more_operators, operators, product_operators, quantize_operators
 
@@ -173,10 +175,48 @@ def gelu_mul(x: Tensor, y: Tensor, approximate: str = "tanh") -> Tensor:
     return gated(x, y, gelu_named("gelu_mul", approximate))
 
 
+@overload
 def rope(
     q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *, positions: Tensor | None = None, interleaved: bool = False
-) -> tuple[Tensor, Tensor]:
-    """q and k, (..., sequence, heads, dim), with rotary positions; the tables are (positions, dim / 2)."""
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def rope(
+    q: Tensor,
+    k: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    *,
+    positions: Tensor | None = None,
+    interleaved: bool = False,
+    v: Tensor,
+    cache: tuple[Tensor, Tensor],
+    slots: Tensor,
+) -> Tensor: ...
+def rope(
+    q: Tensor,
+    k: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    *,
+    positions: Tensor | None = None,
+    interleaved: bool = False,
+    v: Tensor | None = None,
+    cache: tuple[Tensor, Tensor] | None = None,
+    slots: Tensor | None = None,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """q and k, (..., sequence, heads, dim), with rotary positions; the tables are (positions, dim / 2).
+
+    With `cache`, keys and values, and `slots`, an integer for each token, k goes to that row of the keys and `v` to
+    that of the values, which are changed in place, and q alone is the result. Nothing of this has a gradient.
+    """
+    if cache is not None or v is not None or slots is not None:
+        k, v, keys, values, slots = cache_of("rope", k, v, cache, slots)
+        if torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, v, keys, values, cos, sin)):
+            raise DSLValueError(
+                "rope: what goes into a cache has no gradient, got a tensor that requires one; call it under "
+                "torch.no_grad(), or pass detached tensors"
+            )
+        return more_operators.rope_into_cache(q, k, v, keys, values, slots, cos, sin, positions, interleaved)
     return more_operators.rope(q, k, cos, sin, positions, interleaved, False)
 
 
@@ -226,7 +266,7 @@ def quantize(
     """`x` in 8 bits, and its float32 scales: of each "row", "block" of 128 elements, the "tensor", or a known one."""
     if isinstance(scale, Tensor):
         return quantize_operators.quantize(x, dtype, "row", scale)[0], scale
-    return quantize_operators.quantize(x, dtype, choice("quantize", "scale", scale, ("row", "block", "tensor")), None)
+    return quantize_operators.quantize(x, dtype, scale, None)
 
 
 def rms_norm_quantized(
@@ -239,7 +279,7 @@ def rms_norm_quantized(
     scale: str | Tensor = "row",
 ) -> tuple[Tensor, ...]:
     """`rms_norm(x, weight)` in 8 bits, and its scales; with a residual the norm of x + residual, and the sum."""
-    return _norm_quantized("rms", x, weight, None, dtype, eps, residual, scale)
+    return _quantized("rms", x, weight, None, dtype, eps, residual, scale)
 
 
 def layer_norm_quantized(
@@ -253,10 +293,38 @@ def layer_norm_quantized(
     scale: str | Tensor = "row",
 ) -> tuple[Tensor, ...]:
     """`layer_norm(x, weight, bias)` in 8 bits, otherwise as `rms_norm_quantized`."""
-    return _norm_quantized("layer", x, weight, bias, dtype, eps, residual, scale)
+    return _quantized("layer", x, weight, bias, dtype, eps, residual, scale)
 
 
-def _norm_quantized(
+def group_norm_quantized(
+    x: Tensor,
+    groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    dtype: torch.dtype = torch.float8_e4m3fn,
+    *,
+    eps: float = 1e-5,
+    residual: Tensor | None = None,
+    scale: str | Tensor = "group",
+) -> tuple[Tensor, ...]:
+    """`group_norm(x, groups, weight, bias)` in 8 bits, with a scale for each "group"; else as `rms_norm_quantized`."""
+    return _quantized("group", x, weight, bias, dtype, eps, residual, scale, groups)
+
+
+def softmax_quantized(
+    x: Tensor, dtype: torch.dtype = torch.float8_e4m3fn, *, scale: str | Tensor = "row"
+) -> tuple[Tensor, Tensor]:
+    """The softmax of rows in 8 bits, and its scales."""
+    codes, scales = _quantized("softmax", x, None, None, dtype, 0.0, None, scale)
+    return codes, scales
+
+
+def dequantize(codes: Tensor, scales: Tensor, *, dtype: torch.dtype = torch.float32) -> Tensor:
+    """What codes of 8 bits stand for: each times its scale, as `quantize` and its like give them."""
+    return quantize_operators.dequantize(codes, scales, dtype)
+
+
+def _quantized(
     norm: str,
     x: Tensor,
     weight: Tensor | None,
@@ -265,11 +333,11 @@ def _norm_quantized(
     eps: float,
     residual: Tensor | None,
     scale: str | Tensor,
+    groups: int = 0,
 ) -> tuple[Tensor, ...]:
-    known = scale if isinstance(scale, Tensor) else None
-    way = "row" if isinstance(scale, Tensor) else choice(f"{norm}_norm_quantized", "scale", scale, ("row", "block"))
+    known, way = (scale, "row") if isinstance(scale, Tensor) else (None, scale)
     codes, scales, summed = quantize_operators.norm_quantized(
-        x, norm, weight, bias, dtype, eps, residual, way, known
+        x, norm, groups, weight, bias, dtype, eps, residual, way, known
     )  # fmt: skip
     made = codes, scales if known is None else known
     return made if residual is None else (*made, summed)
@@ -292,8 +360,20 @@ def sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Te
     return axis_operators.sort(x, whole("sort", "dim", dim), descending)
 
 
+def sort_by_key(keys: Tensor, *values: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, ...]:
+    """`keys` in order along `dim`, and other tensors of their shape in the same order."""
+    made, order = axis_operators.sort(keys, whole("sort_by_key", "dim", dim), descending)
+    return made, *(axis_operators.in_order(v, order, dim) for v in values)
+
+
+def permute(x: Tensor, dims: Sequence[int]) -> Tensor:
+    """A contiguous copy whose direction `i` is direction `dims[i]` of `x`."""
+    return axis_operators.permute(x, wholes("permute", "dims", dims))
+
+
 __all__ = [
-    "add_group_norm", "add_layer_norm", "add_rms_norm", "argmax", "cross_entropy", "embedding", "gate", "gated",
-    "gelu_mul", "group_norm", "layer_norm", "layer_norm_quantized", "linear_cross_entropy", "log_softmax", "quantize",
-    "reduce", "rms_norm", "rms_norm_quantized", "rope", "sample", "scan", "silu_mul", "softmax", "sort", "top_k",
+    "add_group_norm", "add_layer_norm", "add_rms_norm", "argmax", "cross_entropy", "dequantize", "embedding", "gate",
+    "gated", "gelu_mul", "group_norm", "group_norm_quantized", "layer_norm", "layer_norm_quantized",
+    "linear_cross_entropy", "log_softmax", "permute", "quantize", "reduce", "rms_norm", "rms_norm_quantized", "rope",
+    "sample", "scan", "silu_mul", "softmax", "softmax_quantized", "sort", "sort_by_key", "top_k",
 ]  # fmt: skip

@@ -293,6 +293,7 @@ def group_norm_forward(
         if known is not None:
             return known
     extents = check_group_norm(op, x, groups, weight, bias, residual, eps)
+    arrays_only(op, out=out)
     result = Result(op, "out", x, dtype_of(x), out, plain=True)
     check_apart(op, "out", out, x=x, residual=residual, weight=weight, bias=bias)
     summed = None if residual is None else Result(op, "summed", x, dtype_of(x), None, plain=True)
@@ -360,13 +361,11 @@ def group_norm_backward(
     op, key = "group_norm_backward", None
     inputs, weights, biases = flags(op, "wanted", wanted, 3)
     groups = whole(op, "groups", groups)
-    if bias_type is not None:
-        bias_type = choice(op, "bias_type", bias_type, tuple(FLOATS))
     if stream is None:
         key, known = repeated(op, (groups, inputs, weights, biases, bias_type), dy, x, weight, mean, scale, dsummed)
         if known is not None:
             return known
-    extents = check_group_norm_backward(op, dy, x, groups, weight, mean, scale, dsummed)
+    extents = check_group_norm_backward(op, dy, x, groups, weight, mean, scale, dsummed, bias_type)
     images, _, each, size = extents
     m, n, channels = images * groups, each * size, groups * each
     result = Result(op, "dx", x, dtype_of(x), None, plain=True) if inputs else None
@@ -522,8 +521,11 @@ def check_group_norm_backward(
     mean: HostArray,
     scale: HostArray,
     dsummed: HostArray | None,
+    bias_type: str | None = None,
 ) -> Extents:
     """The same of its gradients."""
+    if bias_type is not None:
+        choice(op, "bias_type", bias_type, tuple(FLOATS))
     arrays_only(op, dy=dy, x=x, weight=weight, mean=mean, scale=scale, dsummed=dsummed)
     extents = check_group_norm(op, x, groups, weight, None, None, 0.0)
     for name, v in (("dy", dy), ("dsummed", dsummed)):

@@ -79,10 +79,6 @@ class Channels:
         return fx.Vector.from_elements(found, wide)
 
 
-SOURCES = ("", "rms", "layer", "group", "softmax")
-"""The row as it is, its norms, its softmax."""
-
-
 def values_of(
     lines: Lines,
     norm: str,
@@ -94,9 +90,10 @@ def values_of(
     size: fx.Int32 | None,
     even: bool,
 ) -> Callable[[Place], Value]:
-    """The values at a place; of the "group" norm rows are groups of `each` channels of `size` elements.
+    """The values at a place of the row as it is (""), of a norm of it, "rms", "layer" or "group", or of its "softmax".
 
-    There weight and bias have a value for each channel; otherwise they are arrays of the lines.
+    Of the "group" norm rows are groups of `each` channels of `size` elements. There weight and bias have a value for
+    each channel; otherwise they are arrays of the lines.
     """
     lines.fetch(*READ)
     if norm == "softmax":

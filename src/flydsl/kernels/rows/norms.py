@@ -144,6 +144,7 @@ def norm(
         if known is not None:
             return known
     check_norm(op, x, weight, bias, residual, eps)
+    arrays_only(op, out=out)
     dtype = dtype_of(x)
     result = Result(op, "out", x, dtype, out)
     check_apart(op, "out", out, x=x, residual=residual, weight=weight, bias=bias)
@@ -206,8 +207,11 @@ def check_norm_backward(
     mean: HostArray | None,
     scale: HostArray,
     dsummed: HostArray | None,
+    bias_type: str | None = None,
 ) -> None:
     """The same of its gradients."""
+    if bias_type is not None:
+        choice(op, "bias_type", bias_type, tuple(FLOATS))
     arrays_only(op, dy=dy, x=x, weight=weight, mean=mean, scale=scale, dsummed=dsummed)
     describe_rows(op, "x", x)
     m, n = prod(x.shape[:-1]), x.shape[-1]
@@ -431,13 +435,11 @@ def backward(
     if not type(inputs) is type(weights) is type(bias) is bool:
         names = {"inputs": inputs, "weights": weights, "bias": bias}
         inputs, weights, bias = (flag(op, name, value) for name, value in names.items())
-    if bias_type is not None:
-        bias_type = choice(op, "bias_type", bias_type, tuple(FLOATS))
     if stream is None:
         key, found = repeated(op, (inputs, weights, bias, bias_type), dy, x, weight, mean, scale, dsummed)
         if found is not None:
             return found
-    check_norm_backward(op, dy, x, weight, mean, scale, dsummed)
+    check_norm_backward(op, dy, x, weight, mean, scale, dsummed, bias_type)
     dtype = dtype_of(x)
     mx = matrix(x)
     m, n = mx.shape

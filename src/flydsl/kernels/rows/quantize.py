@@ -24,6 +24,11 @@ from .softmax_kernels import blocks_for, row_of
 LARGEST = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0, "int8": 127.0}
 """The types of 8 bits, and what the largest element of a row becomes."""
 SCALES = ("row", "block", "tensor")
+SOURCES = {
+    "rms": ("residual", "weight"), "layer": ("residual", "weight", "bias"), "group": ("residual", "weight", "bias"),
+    "softmax": (),
+}  # fmt: skip
+"""What may be quantized besides rows as they are, and the arrays it takes."""
 BLOCK = 128
 
 
@@ -167,7 +172,8 @@ def rms_norm_quantized(
     One for the tensor, and blocks of rows that registers do not hold or that begin anywhere, are found behind the norm,
     by a launch of their own.
     """
-    return _behind("rms_norm_quantized", Source(x, "rms", residual, weight, None, eps), dtype, scale, stream)
+    source = Source(x, "rms", residual, weight, None, eps)
+    return quantized_behind("rms_norm_quantized", source, dtype, scale, stream)
 
 
 def layer_norm_quantized(
@@ -182,7 +188,8 @@ def layer_norm_quantized(
     stream: object = None,
 ) -> tuple[Given, ...]:
     """`layer_norm(x, weight, bias)` in 8 bits, and float32 scales; otherwise as `rms_norm_quantized`."""
-    return _behind("layer_norm_quantized", Source(x, "layer", residual, weight, bias, eps), dtype, scale, stream)
+    source = Source(x, "layer", residual, weight, bias, eps)
+    return quantized_behind("layer_norm_quantized", source, dtype, scale, stream)
 
 
 def group_norm_quantized(
@@ -203,7 +210,7 @@ def group_norm_quantized(
     those of "row"s are found by a launch of their own.
     """
     source = Source(x, "group", residual, weight, bias, eps, groups)
-    return _behind("group_norm_quantized", source, dtype, scale, stream)
+    return quantized_behind("group_norm_quantized", source, dtype, scale, stream)
 
 
 def softmax_quantized(
@@ -214,12 +221,12 @@ def softmax_quantized(
     >>> softmax_quantized(np.array([[0.0, 0.0, -np.inf]], "f4"), "int8")
     (array([[127, 127,   0]], dtype=int8), array([0.00393701], dtype=float32))
     """
-    codes, scales = _behind("softmax_quantized", Source(x, "softmax"), dtype, scale, stream)
+    codes, scales = quantized_behind("softmax_quantized", Source(x, "softmax"), dtype, scale, stream)
     return codes, scales
 
 
 class Source(NamedTuple):
-    """What is quantized: `norm` is one of `SOURCES`, of x + residual."""
+    """What is quantized: `norm` is one of `SOURCES`, of x + residual, or none."""
 
     x: HostArray
     norm: str = ""
@@ -239,7 +246,7 @@ class Asked(NamedTuple):
     shape: tuple[int, ...]
 
 
-def _behind(
+def quantized_behind(
     op: str, given: Source, dtype: object, scale: str | HostArray | None, stream: object
 ) -> tuple[Given, ...]:  # fmt: skip
     """Codes and scales, and the sum where there is a residual."""
@@ -276,13 +283,17 @@ def result_of(given: Source, stream: object) -> tuple[Given, Given]:
 def check_source(op: str, given: Source) -> tuple[int, ...]:
     """What is refused of a source, by extents and types alone; the shape of a scale for each of its rows."""
     x = given.x
+    takes = SOURCES[choice(op, "norm", given.norm, SOURCES)]
+    for name in ("residual", "weight", "bias"):
+        if getattr(given, name) is not None and name not in takes:
+            raise DSLValueError(f"{op}: {given.norm} has no {name}; leave it out")
     if given.norm == "group":
         whole(op, "groups", given.groups)
         found = check_group_norm(op, x, given.groups, given.weight, given.bias, given.residual, given.eps)
         return found.images, found.groups
     arrays_only(op, x=x)
     describe_rows(op, "x", x)
-    if given.norm in ("rms", "layer"):
+    if given.norm != "softmax":
         check_norm(op, x, given.weight, given.bias, given.residual, given.eps)
     return tuple(x.shape[:-1])
 
@@ -434,6 +445,7 @@ def _one_for_all(x: HostArray, kind: str) -> Given:
 
 
 __all__ = [
+    "Asked",
     "Source",
     "check_behind",
     "check_quantize",
@@ -441,6 +453,7 @@ __all__ = [
     "group_norm_quantized",
     "layer_norm_quantized",
     "quantize",
+    "quantized_behind",
     "result_of",
     "rms_norm_quantized",
     "rows_of_source",

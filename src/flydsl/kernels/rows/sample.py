@@ -9,7 +9,7 @@ element's chance wins: the distribution asked for, without a sum over the row in
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -240,23 +240,17 @@ def sample(
     (array([1]), array([1]))
     """
     op = "sample"
-    arrays_only(op, logits=logits)
-    describe_rows(op, "logits", logits)
+    asked = check_sample(op, logits, seed, offset, temperature, top_k, top_p)
+    (heat, heats), (k, ks), (p, ps) = asked.temperature, asked.k, asked.p
+    seed, offset = asked.seed, asked.offset
     shape = tuple(logits.shape[:-1])
     out: Given = vacant(logits, shape, "int64")
-    heat, heats = _by_row(op, "temperature", temperature, logits, "float32", 0.0)
-    k, ks = _by_row(op, "top_k", 0 if top_k is None else top_k, logits, "int32", 0)
-    p, ps = _by_row(op, "top_p", 1.0 if top_p is None else top_p, logits, "float32", 0.0)
-    if ps is None and p > 1.0:
-        raise DSLValueError(f"{op}: top_p is a share, at most 1, got {top_p}")
-    seed, offset = (_unsigned(op, name, value) for name, value in (("seed", seed), ("offset", offset)))
     rows = matrix(logits)
     m, n = rows.shape
     if 0 not in shape:
-        if not n:
-            raise DSLValueError(f"{op}: rows of no logits have nothing to draw")
         form = recall(op, {"x": rows}, None, lambda: _form(op, rows))
         filters = (ks is not None or 0 < k < n, ps is not None or p < 1.0)
+        heats, ks, ps = (None if x is None else vector(x) for x in (heats, ks, ps))
         sample_rows(
             rows, vector(out), heats, ks, ps, m, n, heat, int(k), p, seed, offset, filters, form, **more_of(stream)
         )
@@ -267,6 +261,38 @@ def _form(op: str, rows: HostArray) -> Form:
     m, n = rows.shape
     found = described(op, {"x": rows})
     return form_of(m, n, found, 8 if dtype_of(rows) == "float64" else 4)
+
+
+class Asked(NamedTuple):
+    """Numbers for all rows, or arrays of one for each."""
+
+    temperature: tuple[float, HostArray | None]
+    k: tuple[float, HostArray | None]
+    p: tuple[float, HostArray | None]
+    seed: int
+    offset: int
+
+
+def check_sample(
+    op: str,
+    logits: HostArray,
+    seed: int,
+    offset: int,
+    temperature: float | HostArray,
+    top_k: int | HostArray | None,
+    top_p: float | HostArray | None,
+) -> Asked:
+    """What is refused, by extents and types alone."""
+    arrays_only(op, logits=logits)
+    describe_rows(op, "logits", logits)
+    heat = _by_row(op, "temperature", temperature, logits, "float32", 0.0)
+    k = _by_row(op, "top_k", 0 if top_k is None else top_k, logits, "int32", 0)
+    p = _by_row(op, "top_p", 1.0 if top_p is None else top_p, logits, "float32", 0.0)
+    if p[1] is None and p[0] > 1.0:
+        raise DSLValueError(f"{op}: top_p is a share, at most 1, got {top_p}")
+    if not logits.shape[-1] and 0 not in logits.shape[:-1]:
+        raise DSLValueError(f"{op}: rows of no logits have nothing to draw")
+    return Asked(heat, k, p, _unsigned(op, "seed", seed), _unsigned(op, "offset", offset))
 
 
 def _unsigned(op: str, name: str, value: object) -> int:
@@ -286,7 +312,7 @@ def _by_row(
     found = describe(op, name, value, (dtype,))
     shaped(op, name, found, tuple(logits.shape[:-1]), "logits")
     same_place(op, {"logits": describe(op, "logits", logits), name: found})
-    return least, vector(value)
+    return least, value
 
 
 __all__ = ["sample"]

@@ -59,20 +59,21 @@ def argmax(x: HostArray, *, stream: object = None) -> Given:
     return numbers.reshape(numbers.shape[:-1])
 
 
-def check_count(op: str, k: int, n: int) -> None:
-    """A row of n elements has so many."""
-    if not 0 <= k <= n:
-        raise DSLValueError(f"{op}: a row of {n} elements has no {k} largest ones")
-
-
-def _largest(op: str, x: HostArray, k: int, what: str, dtype: str | None, stream: object) -> tuple[Given, Given]:
+def check_largest(op: str, x: HostArray, k: int) -> int:
+    """What is refused, by extents and types alone."""
     k = whole(op, "k", k)
     arrays_only(op, x=x)
     describe_rows(op, "x", x)
+    if not 0 <= k <= x.shape[-1]:
+        raise DSLValueError(f"{op}: a row of {x.shape[-1]} elements has no {k} largest ones")
+    return k
+
+
+def _largest(op: str, x: HostArray, k: int, what: str, dtype: str | None, stream: object) -> tuple[Given, Given]:
+    k = check_largest(op, x, k)
     wide = dtype_of(x) == "float64"
     rows = matrix(x)
     m, n = rows.shape
-    check_count(op, k, x.shape[-1])
     shape = (*x.shape[:-1], k)
     values = None if dtype == "" else vacant(x, shape, dtype_of(x) if wide else dtype or dtype_of(x))
     numbers = vacant(x, shape, "int64")
