@@ -320,6 +320,8 @@ def test_modules_take_the_states_of_torch():
     for ours, theirs in (
         (ft.LayerNorm(6, eps=0.5), torch.nn.LayerNorm(6, eps=0.5)),
         (ft.LayerNorm(6, bias=False), torch.nn.LayerNorm(6, bias=False)),
+        (ft.LayerNorm((4, 6)), torch.nn.LayerNorm((4, 6))),
+        (ft.RMSNorm([4, 6], eps=0.5), torch.nn.RMSNorm([4, 6], eps=0.5)),
         (ft.RMSNorm(6, eps=0.5), torch.nn.RMSNorm(6, eps=0.5)),
         (ft.RMSNorm(6, eps=1e-6, elementwise_affine=False), torch.nn.RMSNorm(6, eps=1e-6, elementwise_affine=False)),
     ):
@@ -339,6 +341,16 @@ def test_modules_take_the_states_of_torch():
     assert torch.equal(summed, image + image)
     assert "2, 4, eps=0.5" in repr(mine) and ft.GroupNorm(2, 4).eps == torch.nn.GroupNorm(2, 4).eps
     assert "6, eps=1e-05" in repr(ft.LayerNorm(6)) and "6, eps=1e-06" in repr(ft.RMSNorm(6))
+    for make, words in (
+        (lambda: ft.GroupNorm(2, 5), "5 channels are no 2 groups"),
+        (lambda: ft.LayerNorm(5)(x), r"LayerNorm: x has \[5\] for its last extents.* got \[4, 6\]"),
+        (lambda: ft.RMSNorm((2, 4, 6))(x), r"\[2, 4, 6\] for its last extents"),
+        (lambda: ft.RMSNorm(()), "size is the extent"),
+        (lambda: ft.softmax(x, 2), "softmax: dim is one of 2, from -2 to 1, got 2"),
+        (lambda: ft.sort_by_key(x, x[:2]), r"sort_by_key: values\[0\] has the shape of keys, \[4, 6\]"),
+    ):
+        with pytest.raises(DSLValueError, match=words):
+            make()
     table = ft.Embedding(5, 6, padding_idx=2)
     assert not table.weight[2].any()
     with pytest.raises(DSLValueError, match="mean, sum or none"):

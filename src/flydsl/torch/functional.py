@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from flydsl.errors import DSLValueError
+from flydsl.kernels.axes.sort import check_values
+from flydsl.kernels.axes.view import axis_of
 from flydsl.kernels.rows.embedding import padding_row
 from flydsl.kernels.rows.gated import gelu_named
 from flydsl.kernels.rows.rope import cache_of
@@ -68,7 +70,7 @@ def log_softmax(x: Tensor, dim: int = -1) -> Tensor:
 
 def _along(x: Tensor, dim: int, log: bool) -> Tensor:
     op = "log_softmax" if log else "softmax"
-    if whole(op, "dim", dim) in (-1, x.dim() - 1):
+    if whole(op, "dim", dim) == -1 or axis_of(op, dim, x.shape, "dim") == x.dim() - 1:
         return operators.softmax(x, log)
     return operators.softmax(x.movedim(dim, -1), log).movedim(-1, dim)
 
@@ -362,6 +364,8 @@ def sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Te
 
 def sort_by_key(keys: Tensor, *values: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, ...]:
     """`keys` in order along `dim`, and other tensors of their shape in the same order."""
+    for i, v in enumerate(values):
+        check_values(i, v.shape, keys.shape)
     made, order = axis_operators.sort(keys, whole("sort_by_key", "dim", dim), descending)
     return made, *(axis_operators.in_order(v, order, dim) for v in values)
 

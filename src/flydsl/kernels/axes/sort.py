@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from flydsl.errors import DSLValueError
 
 from ..rows.arrays import Given, HostArray, describe, packed, same_place, type_of, vacant
@@ -49,9 +51,7 @@ def sort_by_key(
     op = "sort_by_key"
     order, at = _order(op, keys, axis, descending, stream)
     for i, v in enumerate(values):
-        shape = described(op, f"values[{i}]", v, ALL)
-        if shape != tuple(keys.shape):
-            raise DSLValueError(f"{op}: values[{i}] has the shape of keys, {list(keys.shape)}, got {list(shape)}")
+        check_values(i, described(op, f"values[{i}]", v, ALL), keys.shape)
     return tuple(_placed(_picked(v, order, at, stream), v, at) for v in (keys, *values))
 
 
@@ -110,6 +110,12 @@ def check_sort(op: str, x: HostArray, axis: int) -> int:
     return at
 
 
+def check_values(number: int, shape: Sequence[int], keys: Sequence[int]) -> None:
+    """What goes with keys has a value for each."""
+    if tuple(shape) != tuple(keys):
+        raise DSLValueError(f"sort_by_key: values[{number}] has the shape of keys, {list(keys)}, got {list(shape)}")
+
+
 def in_order(x: HostArray, order: HostArray, *, axis: int = -1, stream: object = None) -> Given:
     """The elements of `x` along an axis by the numbers that `argsort` gave for an array of its shape."""
     op = "in_order"
@@ -126,4 +132,4 @@ def check_in_order(op: str, x: HostArray, order: HostArray, axis: int) -> int:
     return axis_of(op, axis, shape)
 
 
-__all__ = ["argsort", "check_in_order", "check_sort", "in_order", "sort", "sort_by_key"]
+__all__ = ["argsort", "check_in_order", "check_sort", "check_values", "in_order", "sort", "sort_by_key"]
