@@ -401,6 +401,26 @@ def test_softmax_and_group_norm_in_eight_bits_and_back():
     torch.testing.assert_close(backs[0], torch.softmax(x, -1), atol=float(scales.max()) * 0.51, rtol=0)
 
 
+def test_batches_of_rows_in_eight_bits():
+    """Against element by element, with a batch of what goes beside the rows or without."""
+    x, image, r = torch.randn(3, 2, 5, 128), torch.randn(3, 2, 4, 8), torch.randn(2, 5, 128)
+    calls: list[tuple[Any, tuple[torch.Tensor, ...], tuple[int | None, ...]]] = [
+        *((lambda t, way=way: ft.quantize(t, torch.int8, scale=way), (x,), (1,)) for way in ("row", "block", "tensor")),
+        (lambda t, r: ft.rms_norm_quantized(t, None, torch.int8, residual=r), (x, r), (0, None)),
+        (lambda t: ft.softmax_quantized(t, torch.int8, scale="tensor"), (x,), (1,)),
+        (lambda t: ft.group_norm_quantized(t, 2, dtype=torch.int8), (image,), (0,)),
+        (lambda c, s: ft.dequantize(c, s), ((x * 9).to(torch.int8), torch.rand(3, 2, 5)), (0, 0)),
+        (lambda c, s: ft.dequantize(c, s), ((x * 9).to(torch.int8), torch.rand(1)), (0, None)),
+    ]
+    for call, given, dims in calls:
+        count = given[0].shape[dims[0] or 0]
+        singles = [
+            call(*(t if d is None else t.select(d, i) for t, d in zip(given, dims, strict=True))) for i in range(count)
+        ]
+        for got, want in zip(both(torch.vmap(call, dims)(*given)), zip(*map(both, singles), strict=True), strict=True):
+            assert torch.equal(got, torch.stack(want))
+
+
 def test_rope_into_a_cache():
     """In place, as autograd and a compiler see it, and without a gradient."""
     q, k, v = torch.randn(2, 5, 3, 8), torch.randn(2, 5, 1, 8), torch.randn(2, 5, 1, 8)

@@ -8,6 +8,7 @@ from flydsl import kernels
 from flydsl.kernels.rows.dequantize import check_dequantize
 from flydsl.kernels.rows.quantize import Asked, Source, check_behind, check_quantize, quantized_behind
 
+from .batches import more_rows
 from .register import operator
 
 
@@ -28,6 +29,10 @@ def _(x: Tensor, dtype: torch.dtype, way: str, known: Tensor | None) -> tuple[Te
     return _codes(x, dtype, check_quantize("quantize", x, dtype, way if known is None else known))
 
 
+# One scale for all is that of an element of the batch.
+quantize.register_vmap(more_rows("r...", "rr", alone=lambda *given: given[2] == "tensor" and given[3] is None))
+
+
 @operator("dequantize")
 def dequantize(codes: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
     return kernels.dequantize(codes, scales, dtype=dtype)
@@ -37,6 +42,9 @@ def dequantize(codes: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
 def _(codes: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
     check_dequantize("dequantize", codes, scales, dtype)
     return codes.new_empty(codes.shape, dtype=dtype)
+
+
+dequantize.register_vmap(more_rows("rr.", "r"))
 
 
 @operator("norm_quantized")
@@ -74,3 +82,11 @@ def _(
     source = Source(x, norm, residual, weight, bias, eps, groups)
     asked = check_behind(_name(norm), source, dtype, way if known is None else known)
     return *_codes(x, dtype, asked), x.new_empty(0) if residual is None else x.new_empty(x.shape)
+
+
+norm_quantized.register_vmap(
+    more_rows(
+        "r......r..", "rrr",
+        alone=lambda *given: given[1] == "group" or (given[8] == "tensor" and given[9] is None),
+    )
+)  # fmt: skip
