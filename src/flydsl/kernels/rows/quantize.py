@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import typing
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLTypeError, DSLValueError
 
+from ..axes.permute import cast
 from ..scalars import choice, whole
 from .arrays import Given, HostArray, describe, is_torch, matrix, same_place, type_name, vacant, vector
 from .call import Result, arrays_only, described, dtype_of, more_of, recall
@@ -72,7 +74,7 @@ def quantize_kernel(
 
     def put_block(at: Place) -> None:
         # Neighbours in a warp have the units of a block, and find its largest element as the bits of its size.
-        value, most = cast("fx.Vector", value_at(at)), fx.Int32(0)
+        value, most = typing.cast("fx.Vector", value_at(at)), fx.Int32(0)
         for i in range(form.unit):
             most = fx.max(most, value[i].bitcast(fx.Int32) & 0x7FFFFFFF)
         most = fx.coop.warp_reduce(most, fx.ReductionOp.MAX, width=BLOCK // form.unit)
@@ -269,7 +271,9 @@ def result_of(given: Source, stream: object) -> tuple[Given, Given]:
     """What is quantized as an array, and the sum."""
     x, _, residual, weight, bias, eps, groups = given
     if given.norm == "softmax":
-        return softmax(x, stream=stream), None
+        # Of long rows shares are so small that 16 bits have few digits for them, or none.
+        wide: Given = cast(x, "float32", stream=stream) if dtype_of(x) in ("float16", "bfloat16") else x
+        return softmax(wide, out=None if wide is x else wide, stream=stream), None
     found: Given
     if given.norm == "group":
         found = group_norm(x, groups, weight, bias, eps=eps, residual=residual, stream=stream)
@@ -343,7 +347,7 @@ def _known(op: str, scale: object, ways: Sequence[str]) -> HostArray:
     """A scale that the caller has."""
     if not is_torch(scale) and not hasattr(scale, "__array_interface__"):
         raise DSLTypeError(f"{op}: scale is one of {', '.join(ways)}, or an array, got {scale!r:.80}")
-    array = cast("HostArray", scale)
+    array = typing.cast("HostArray", scale)
     found = describe(op, "scale", array, ("float32",))
     if found.shape not in ((), (1,)):
         raise DSLValueError(f"{op}: a known scale is one number, got {found}")
