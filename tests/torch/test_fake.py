@@ -147,10 +147,11 @@ def test_fake_and_real_tensors_agree(name: str, rng: np.random.Generator, monkey
     monkeypatch.setenv("FLYDSL_COMPILE_BACKEND", "cpu")
     monkeypatch.setenv("FLYDSL_COMPILE_ARCH", "sm_90a")
     monkeypatch.setattr(JitFunction, "__call__", lambda self, *args, **kwargs: None)
-    seen = set[object]()
     for turn in range(30):
         given = list(CALLS[name])
-        for at in rng.integers(len(given), size=int(rng.integers(1, 3)) if turn else 0):
+        if turn == 1:
+            given[0] = given[0].bool()  # which no operator takes
+        for at in rng.integers(len(given), size=int(rng.integers(1, 3)) if turn > 1 else 0):
             given[at] = changed(rng, given[at])
         real = outcome(OPERATORS[name], given)
         with FakeTensorMode() as mode:
@@ -158,9 +159,7 @@ def test_fake_and_real_tensors_agree(name: str, rng: np.random.Generator, monkey
             fake = outcome(OPERATORS[name], stand_ins)
         told = [(tuple(x.shape), x.dtype) if isinstance(x, torch.Tensor) else x for x in given]
         assert fake == real, f"{name} of {told}"
-        seen.add(real[0])
-        assert turn or real[0] == "made", real
-    assert seen == {"made", "refused"}
+        assert turn > 1 or real[0] == ("made", "refused")[turn], real
 
 
 def test_on_meta_tensors_too():
