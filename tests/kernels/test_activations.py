@@ -15,6 +15,7 @@ WANTED = {
     "none": lambda x: x,
     "relu": lambda x: np.where(np.isnan(x), x, np.maximum(x, 0)),
     "silu": lambda x: x / (1 + np.exp(-x)),
+    "gelu": lambda x: x * np.vectorize(math.erfc)(-x / math.sqrt(2)) / 2,
     "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
 }
 

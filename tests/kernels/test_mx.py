@@ -121,9 +121,13 @@ def test_mistakes():
 
 X, B = torch.zeros(2, 4096, dtype=torch.bfloat16), torch.zeros(2, 4096, dtype=torch.uint8)
 FORM = form_of(16384, 4096, {"x": describe("test", "x", X)._replace(address=0)}, 8)
+SHAPE, ALONE = (2, 4096, 1e-6), (None, None, None)
 CALLS = {
-    "norm to fp4": (mx_rows, (X, X[0], None, B[:, :2048], B[:, :128], 2, 4096, 1e-6, "float4_e2m1fn", "rms", FORM)),
-    "fp6": (mx_rows, (X, None, None, B[:, :3072], B[:, :128], 2, 4096, 0.0, "float6_e3m2fn", "", FORM)),
+    "norm to fp4": (
+        mx_rows,
+        (X, X, X[0], None, B[:, :2048], X, B[:, :128], *SHAPE, *ALONE, "float4_e2m1fn", "rms", False, FORM),
+    ),
+    "fp6": (mx_rows, (X, *ALONE, B[:, :3072], None, B[:, :128], *SHAPE, *ALONE, "float6_e3m2fn", "", False, FORM)),
     "back": (mx_values, (B[0], B[0, :128], X[0], 4096, "float6_e2m3fn")),
 }
 

@@ -136,7 +136,8 @@ def test_cross_entropy(shapes, device: str, rng: np.random.Generator):
 
 
 GATES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "silu": F.silu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "relu": F.relu, "none": lambda x: x,
+    "silu": F.silu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "relu": F.relu,
+    "none": lambda x: x,
 }  # fmt: skip
 
 
@@ -145,7 +146,7 @@ def test_gated(shapes, device: str, rng: np.random.Generator):
     for dtype, m, n in shapes:
         both, d = values(rng, dtype, m, 2 * n).to(device), values(rng, dtype, m, n).to(device)
         x, y = both[:, :n], both[:, n:]
-        for name in GATES if n == 1 else ("gelu_tanh",) if n == 64 else ("silu",):
+        for name in GATES if n == 1 else ("gelu", "gelu_tanh") if n == 64 else ("silu",):
             left, right = leaf(x), leaf(y)
             want = GATES[name](left) * right
             got = kernels.gated(x, y, activation=name)
@@ -248,6 +249,15 @@ def test_largest(shapes, device: str, rng: np.random.Generator):
         assert torch.equal(kernels.argmax(x.to(device)).cpu(), want.indices[:, 0])
         if n == 33:
             continue
+        if n == 64:
+            precise = values(rng, torch.float64, 2, m, n).to(device)
+            of_all = torch.softmax(precise.cpu(), -1)
+            for normed, count in ((False, 3), (True, n), (True, 0)):
+                weights, experts = kernels.gate(precise, count, normed=normed)
+                chosen = of_all.gather(-1, experts.cpu())
+                chosen = chosen / chosen.sum(-1, keepdim=True) if normed else chosen
+                assert torch.equal(experts.cpu(), torch.topk(precise.cpu(), count).indices)
+                assert_close(weights.cpu(), chosen, rtol=1e-14, what="gates of float64")
         y = values(rng, dtype, m, n).to(device)
         shares = torch.softmax(y.cpu().double(), -1)
         for normed in (False, True):
@@ -350,7 +360,10 @@ def test_blocks_of_rows_that_begin_anywhere(device: str):
     normed = kernels.rms_norm(x)
     want = kernels.quantize(normed, "int8", scale="block")
     assert torch.equal(q, want[0]) and torch.equal(scales, want[1])
-    for bad, words in (("tensor", "one of row, block"), (torch.ones(3, device=device), "one number")):
+    q, scales = kernels.rms_norm_quantized(x, None, "int8", scale="tensor")
+    want = kernels.quantize(normed, "int8", scale="tensor")
+    assert torch.equal(q, want[0]) and torch.equal(scales, want[1])
+    for bad, words in (("group", "one of row, block, tensor"), (torch.ones(3, device=device), "one number")):
         with pytest.raises(DSLValueError, match=words):
             kernels.layer_norm_quantized(x, None, None, "int8", scale=bad)
     with pytest.raises(DSLTypeError, match="residual"):
@@ -399,6 +412,16 @@ def test_group_norm(shape: tuple[int, ...], device: str, rng: np.random.Generato
     wanted = gradients(want, d.cpu(), start, weight, bias)
     for part, exact, slack in zip(got, wanted, (2e-5, 2e-6 * count, 2e-6 * count), strict=True):
         assert_close(part.cpu(), exact, atol=slack + 2e-5, what="gradient")
+    r, ds = (values(rng, dtype, *shape).to(device) for _ in range(2))
+    for _ in range(2):  # known, and known again
+        out, summed, mean, scale = kernels.group_norm_forward(x, 2, w, b, eps=EPS, residual=r)
+        back = kernels.group_norm_backward(d, summed, 2, w, mean, scale, dsummed=ds)[0]
+    assert torch.equal(summed, x + r)
+    start = leaf(summed)
+    of_sum = F.group_norm(start, 2, weight, bias, EPS)
+    assert_close(out.cpu(), of_sum.detach(), terms=8, rtol=1e-5, what="group norm of a sum")
+    exact = torch.autograd.grad(of_sum, start, d.cpu().double())[0] + ds.cpu().double()
+    assert_close(back.cpu(), exact, atol=4e-5, what="gradient of the sum")
     if shape == (3, 6, 4, 4):
         last = x.to(memory_format=torch.channels_last)
         out = torch.zeros_like(last)
@@ -489,7 +512,6 @@ def test_what_does_not_fit_is_refused():
         ),
         (lambda: kernels.gated(x, x.half()), DSLTypeError, "y is float32 as x"),
         (lambda: kernels.top_k(x, 5), DSLValueError, "a row of 4 elements has no 5 largest"),
-        (lambda: kernels.gate(x.double(), 1), DSLTypeError, "got float64"),
         (lambda: kernels.rope(x[None, :, :3], None, x, x), DSLValueError, "with an even dim"),
         (lambda: kernels.rope(x[None], None, x, x), DSLValueError, r"cos is \(positions, 2\)"),
         (lambda: kernels.quantize(x, "int4"), DSLTypeError, "one of float8_e4m3fn, float8_e5m2, int8, got int4"),

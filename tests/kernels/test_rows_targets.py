@@ -12,6 +12,7 @@ import flydsl.compiler as flyc
 from flydsl.kernels.rows.arrays import Array, describe
 from flydsl.kernels.rows.columns import column_sums, weight_sums
 from flydsl.kernels.rows.cross_entropy import cross_entropy_back, cross_entropy_rows
+from flydsl.kernels.rows.dequantize import dequantize_rows
 from flydsl.kernels.rows.embedding import embedding_back, embedding_rows
 from flydsl.kernels.rows.form import Form, form_of
 from flydsl.kernels.rows.gated import gated_back, gated_rows
@@ -42,8 +43,9 @@ def form(names: str, held: int, m: int = 16384, n: int = 4096, **more: Any) -> F
 
 
 X, V, F, N = torch.zeros(2, 4096, dtype=BF16), torch.zeros(4096, dtype=BF16), torch.zeros(2), torch.zeros(2).long()
-P, H = torch.zeros(2, 4096), torch.zeros(2, 4, 128, dtype=BF16)
+CODES, P, H = torch.zeros(2, 4096, dtype=torch.int8), torch.zeros(2, 4096), torch.zeros(2, 4, 128, dtype=BF16)
 T = torch.zeros(8, 64)
+SHAPE, ALONE = (2, 4096, 1e-5), (None, None, None)
 SUMS = form("dy x weight dx dweights dbiases", 16, edges=False, few=False)
 LOOP = form("x", 4)._replace(team=512, rows=1, turns=0, ahead=4)
 LARGEST = X[:, :64], N[:, None].repeat(1, 64)
@@ -65,20 +67,36 @@ CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "partial loss": (partial_loss, (P, N, F, F, F, F, 2, 4096, 4096, 9000, -100, 0.1, form("logits", 4))),
     "gated": (gated_rows, (X, X, X, 2, 4096, "silu", form("x y out", 8))),
     "gated back": (gated_back, (X, X, X, X, X, 2, 4096, "gelu_tanh", form("x y d dx dy", 12))),
+    "gated by erf": (gated_rows, (X, X, X, 2, 4096, "gelu", form("x y out", 8))),
     "many largest": (many_largest_rows, (X, None, *LARGEST, 2, 2048, 4096, 64, 2, LOOP)),
     "rope": (rope_rows, (H, H, T, T, N, H, H, None, None, None, 2, 2, 8, 4, 4, 64, 1.0, False, 8, 64)),
     "embedding": (embedding_rows, (X, N, X, 2, 4096, 2, form("out table", 2, edges=False))),
     "embedding back": (embedding_back, (X, N, N, X, 2, 4096, 2, -1, form("dtable dy", 2, edges=False))),
-    "group norm": (group_norm_rows, (X, V, V, X, F, F, 2, 4096, 2, 4, 1024, 1e-5, True, form("x out", 4))),
-    "group norm back": (group_norm_back, (X, X, V, F, F, X, 2, 4096, 2, 4, 1024, True, form("dy x dx", 8))),
+    "group norm": (
+        group_norm_rows,
+        (X, X, V, V, X, X, F, F, 2, 4096, 2, 4, 1024, 1e-5, True, form("x residual out summed", 8)),
+    ),
+    "group norm back": (
+        group_norm_back,
+        (X, X, V, F, F, X, X, 2, 4096, 2, 4, 1024, True, form("dy x dsummed dx", 12)),
+    ),
     "channels": (
         channel_sums,
         (X, X, F, F, F, F, F[None], F[None], V[:2], V[:2], 2, 4096, 4, 1, 2, form("dy x", 8)),
     ),
     "quantize": (
         quantize_rows,
-        (X, None, V, None, X.to(torch.int8), None, F, 2, 4096, 1e-5, 127.0, "rms", "row", form("x weight", 4)),
+        (X, None, V, None, CODES, None, F, *SHAPE, *ALONE, 127.0, "rms", False, "row", form("x weight", 4)),
     ),
+    "quantize groups": (
+        quantize_rows,
+        (X, X, V, V, CODES, X, P, *SHAPE, 2, 4, 1024, 127.0, "group", True, "block", form("x residual summed", 4)),
+    ),
+    "quantize softmax": (
+        quantize_rows,
+        (X, None, None, None, CODES, None, F, *SHAPE, *ALONE, 127.0, "softmax", False, "row", form("x", 4)),
+    ),
+    "dequantize": (dequantize_rows, (CODES, F, X, 2, 4096, 1, form("codes out", 4))),
     "sample": (
         sample_rows,
         (P, N, F, N.int(), F, 2, 4096, 1.0, 5, 0.9, 1, 2, (True, True), form("x", 4, n=4096)),
@@ -89,6 +107,8 @@ CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }
 NARROW = {
     "quantize",
+    "quantize groups",
+    "quantize softmax",
     "group norm",
     "group norm back",
     "sums",

@@ -47,7 +47,7 @@ def scores(x: Array, chances: Array, seed: int, offset: int) -> Array:
 
 @pytest.mark.parametrize("way", ["plain", "checked"])
 def test_each_draw(way: str, device: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch):
-    shapes = [(torch.bfloat16, 3, 257), (torch.float32, 5, 40), (torch.float32, 1, 33333)]
+    shapes = [(torch.bfloat16, 3, 257), (torch.float32, 5, 40), (torch.float32, 1, 33333), (torch.float64, 4, 57)]
     if way == "checked":
         if device != "cpu":
             pytest.skip("the cpu stack checks accesses")
@@ -120,6 +120,11 @@ def test_rows_without_a_distribution_and_the_largest(device: str):
     assert kernels.sample(logits[2:4], seed=3, top_k=3, top_p=0.5).tolist() == [-1, 1]
     assert kernels.sample(logits[:0], seed=0).shape == (0,)
     assert kernels.sample(logits[3], seed=0).shape == ()
+    close = torch.tensor([[1.0, 1.0 + 1e-14, 1.0, -1e300]], dtype=torch.float64, device=device)
+    for seed in range(9):
+        assert kernels.sample(close, seed=seed, temperature=0.0).tolist() == [1]
+        assert kernels.sample(close, seed=seed, top_k=1).tolist() == [1]
+        assert kernels.sample(close, seed=seed).item() < 3
     huge = torch.full((1, 5), -3e38, device=device)
     huge[0, 4] = 3e38
     assert kernels.sample(huge, seed=1, temperature=1e-3).tolist() == [4]
@@ -127,8 +132,8 @@ def test_rows_without_a_distribution_and_the_largest(device: str):
 
 def test_mistakes():
     x = np.zeros((2, 3), "f4")
-    with pytest.raises(DSLTypeError, match="float32, float16 or bfloat16, got float64"):
-        kernels.sample(x.astype("f8"), seed=0)
+    with pytest.raises(DSLTypeError, match="logits has elements of float16, bfloat16, float32, float64, got int32"):
+        kernels.sample(x.astype("i4"), seed=0)
     with pytest.raises(DSLValueError, match="a share, at most 1, got 2"):
         kernels.sample(x, seed=0, top_p=2.0)
     with pytest.raises(DSLValueError, match="temperature is at least 0.0, got -1"):

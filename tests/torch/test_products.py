@@ -144,7 +144,7 @@ def test_tensors_without_memory():
     for dtype in (torch.int8, torch.float8_e4m3fn, torch.float16):
         real = ft.matmul(torch.ones(2, 4).to(dtype), torch.ones(4, 5).to(dtype))
         assert ft.matmul(meta(2, 4, dtype=dtype), meta(4, 5, dtype=dtype)).dtype == real.dtype
-    with pytest.raises(DSLValueError, match=r"a is \(\.\.\., M, K\) and b \(\.\.\., K, N\)"):
+    with pytest.raises(DSLValueError, match="a has 4 columns and b has 5 rows"):
         ft.matmul(meta(3, 4), meta(5, 4))
     with pytest.raises(DSLTypeError, match="one type"):
         ft.matmul(meta(3, 4), meta(4, 5, dtype=torch.float16))

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from .matmul.entry import matmul
     from .matmul.grouped import grouped_matmul
     from .matmul.weights import QuantizedWeight, dequantize_weight, quantize_weight
-    from .mx.quantize import dequantize_mx, layer_norm_mx, quantize_mx, rms_norm_mx
+    from .mx.quantize import dequantize_mx, group_norm_mx, layer_norm_mx, quantize_mx, rms_norm_mx, softmax_mx
     from .rows.cross_entropy import cross_entropy, cross_entropy_backward, cross_entropy_forward
+    from .rows.dequantize import dequantize
     from .rows.embedding import embedding, embedding_backward
     from .rows.gated import gated, gated_backward, gelu_mul, silu_mul
     from .rows.group_norm import group_norm, group_norm_backward, group_norm_forward
@@ -34,7 +35,13 @@ if TYPE_CHECKING:
         linear_cross_entropy_forward,
     )
     from .rows.norms import layer_norm, layer_norm_backward, rms_norm, rms_norm_backward
-    from .rows.quantize import layer_norm_quantized, quantize, rms_norm_quantized
+    from .rows.quantize import (
+        group_norm_quantized,
+        layer_norm_quantized,
+        quantize,
+        rms_norm_quantized,
+        softmax_quantized,
+    )
     from .rows.rope import rope
     from .rows.sample import sample
     from .rows.softmax_entry import log_softmax, log_softmax_backward, softmax, softmax_backward
@@ -56,8 +63,9 @@ _WHERE = {
         "matmul.amd.blocks": "MxMatrix",
         "matmul.amd.weights": "PreshuffledWeight preshuffle_weight",
         "matmul.weights": "QuantizedWeight dequantize_weight quantize_weight",
-        "mx.quantize": "dequantize_mx layer_norm_mx quantize_mx rms_norm_mx",
+        "mx.quantize": "dequantize_mx group_norm_mx layer_norm_mx quantize_mx rms_norm_mx softmax_mx",
         "rows.cross_entropy": "cross_entropy cross_entropy_backward cross_entropy_forward",
+        "rows.dequantize": "dequantize",
         "rows.embedding": "embedding embedding_backward",
         "rows.gated": "gated gated_backward gelu_mul silu_mul",
         "rows.group_norm": "group_norm group_norm_backward group_norm_forward",
@@ -66,7 +74,7 @@ _WHERE = {
             "linear_cross_entropy linear_cross_entropy_backward linear_cross_entropy_forward"
         ),
         "rows.norms": "layer_norm layer_norm_backward rms_norm rms_norm_backward",
-        "rows.quantize": "layer_norm_quantized quantize rms_norm_quantized",
+        "rows.quantize": ("group_norm_quantized layer_norm_quantized quantize rms_norm_quantized softmax_quantized"),
         "rows.rope": "rope",
         "rows.sample": "sample",
         "rows.softmax_entry": "log_softmax log_softmax_backward softmax softmax_backward",
@@ -95,12 +103,13 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "MxMatrix", "PreshuffledWeight", "QuantizedWeight", "argmax", "argsort", "attention", "cast", "cross_entropy",
-    "cross_entropy_backward", "cross_entropy_forward", "dequantize_mx", "dequantize_weight", "embedding",
+    "cross_entropy_backward", "cross_entropy_forward", "dequantize", "dequantize_mx", "dequantize_weight", "embedding",
     "embedding_backward", "gate", "gated", "gated_backward", "gelu_mul", "group_norm", "group_norm_backward",
-    "group_norm_forward", "grouped_matmul", "layer_norm", "layer_norm_backward", "layer_norm_mx",
-    "layer_norm_quantized", "linear_cross_entropy", "linear_cross_entropy_backward", "linear_cross_entropy_forward",
-    "log_softmax", "log_softmax_backward", "matmul", "mla_decode", "moe", "permute", "permute_tokens",
-    "preshuffle_weight", "quantize", "quantize_mx", "quantize_weight", "reduce", "rms_norm", "rms_norm_backward",
-    "rms_norm_mx", "rms_norm_quantized", "rope", "sample", "scan", "silu_mul", "softmax", "softmax_backward",
-    "sort", "sort_by_key", "sort_tokens", "top_k", "unpermute_tokens",
+    "group_norm_forward", "group_norm_mx", "group_norm_quantized", "grouped_matmul", "layer_norm",
+    "layer_norm_backward", "layer_norm_mx", "layer_norm_quantized", "linear_cross_entropy",
+    "linear_cross_entropy_backward", "linear_cross_entropy_forward", "log_softmax", "log_softmax_backward", "matmul",
+    "mla_decode", "moe", "permute", "permute_tokens", "preshuffle_weight", "quantize", "quantize_mx", "quantize_weight",
+    "reduce", "rms_norm", "rms_norm_backward", "rms_norm_mx", "rms_norm_quantized", "rope", "sample", "scan",
+    "silu_mul", "softmax", "softmax_backward", "softmax_mx", "softmax_quantized", "sort", "sort_by_key", "sort_tokens",
+    "top_k", "unpermute_tokens",
 ]  # fmt: skip

@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from math import inf
 from operator import index
-from typing import SupportsFloat, SupportsIndex, TypeVar, cast
+from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex, TypeVar, cast
 
 from flydsl.errors import DSLTypeError, DSLValueError
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 T = TypeVar("T", int, float)
 
@@ -39,7 +42,7 @@ def flags(op: str, name: str, x: object, count: int) -> list[bool]:
 
 def whole(op: str, name: str, x: object, low: int = LONG[0], high: int = LONG[1]) -> int:
     """A whole number, of any class that can be an index."""
-    found = x if type(x) is int else None if _is_flag(x) else _whole(x)
+    found = x if type(x) is int or _is_symbol(x) else None if _is_flag(x) else _whole(x)
     if found is None:
         raise DSLTypeError(f"{op}: {name} is a whole number, got {x!r:.80}")
     return _between(op, name, found, low, high)
@@ -55,7 +58,7 @@ def wholes(op: str, name: str, x: object) -> list[int]:
 def number(op: str, name: str, x: object, low: float = -inf, high: float = inf) -> float:
     """A finite number; one with a fraction or without."""
     # Comparisons, not `isfinite`: a compiler of torch's knows those of a number that it has not yet.
-    if type(x) is float and -inf < x < inf:
+    if (type(x) is float or _is_symbol(x)) and -inf < cast("float", x) < inf:
         return _between(op, name, x, low, high)
     try:
         # What has one element and a direction is an array.
@@ -73,6 +76,11 @@ def choice(op: str, name: str, x: object, allowed: Collection[str]) -> str:
     if not isinstance(x, str) or x not in allowed:
         raise DSLValueError(f"{op}: {name} is one of {', '.join(allowed)}, got {x!r:.80}")
     return x
+
+
+def _is_symbol(x: object) -> TypeIs[int]:
+    """What stands for a number while torch compiles: asking which one it is would make a graph for each number."""
+    return type(x).__module__ == "torch" and type(x).__name__ in ("SymInt", "SymFloat")
 
 
 def _is_flag(x: object) -> bool:

@@ -1,13 +1,20 @@
 """`torch.ops.flydsl` along any axis: reductions, scans, sorts."""
 
 # No `from __future__ import annotations`: torch reads schemas from the annotations.
+from typing import cast
+
 import torch
 from torch import Tensor
 
 from flydsl import kernels
-from flydsl.kernels.axes.view import axes_of, axis_of
+from flydsl.kernels.axes.permute import check_permute
+from flydsl.kernels.axes.reduce import check_reduce
+from flydsl.kernels.axes.scan import check_scan
+from flydsl.kernels.axes.sort import check_in_order, check_sort
+from flydsl.kernels.axes.sort import in_order as kernels_in_order
+from flydsl.kernels.axes.view import axes_of
 
-from .batches import along
+from .batches import Batch, Call, along, behind, in_front
 from .register import Context, Given, operator
 
 
@@ -23,8 +30,7 @@ def _gone(x: Tensor, axes: list[int]) -> set[int]:
 
 @reduce.register_fake
 def _(x: Tensor, op: str, axes: list[int], keepdims: bool) -> Tensor:
-    gone = _gone(x, axes)
-    return x.new_empty([1 if i in gone else e for i, e in enumerate(x.shape) if keepdims or i not in gone])
+    return x.new_empty(check_reduce(x, op, [int(a) for a in axes], keepdims)[1])
 
 
 def _reduce_context(ctx: Context, inputs: tuple[Tensor, str, list[int], bool], output: Tensor) -> None:
@@ -78,7 +84,7 @@ def scan(x: Tensor, op: str, axis: int, exclusive: bool, reverse: bool) -> Tenso
 
 @scan.register_fake
 def _(x: Tensor, op: str, axis: int, exclusive: bool, reverse: bool) -> Tensor:
-    axis_of("scan", int(axis), x.shape)
+    check_scan(x, op, int(axis))
     return x.new_empty(x.shape)
 
 
@@ -142,7 +148,7 @@ def sort(x: Tensor, axis: int, descending: bool) -> tuple[Tensor, Tensor]:
 
 @sort.register_fake
 def _(x: Tensor, axis: int, descending: bool) -> tuple[Tensor, Tensor]:
-    axis_of("sort", int(axis), x.shape)
+    check_sort("sort", x, int(axis))
     return x.new_empty(x.shape), x.new_empty(x.shape, dtype=torch.int64)
 
 
@@ -159,3 +165,66 @@ def _sort_gradient(ctx: Context, dvalues: Tensor, _: Tensor) -> tuple[Tensor, No
 
 sort.register_autograd(_sort_gradient, setup_context=_sort_context)
 sort.register_vmap(along(1, 2))
+
+
+@operator("in_order")
+def in_order(x: Tensor, order: Tensor, axis: int) -> Tensor:
+    """The elements along a direction by numbers that `sort` gave: what goes with its keys."""
+    return kernels_in_order(x, order, axis=axis).contiguous()
+
+
+@in_order.register_fake
+def _(x: Tensor, order: Tensor, axis: int) -> Tensor:
+    check_in_order("in_order", x, order, int(axis))
+    return x.new_empty(x.shape)
+
+
+def _in_order_context(ctx: Context, inputs: tuple[Tensor, Tensor, int], output: Tensor) -> None:
+    ctx.count = inputs[2]
+    ctx.save_for_backward(inputs[1])
+
+
+def _in_order_gradient(ctx: Context, d: Tensor) -> tuple[Tensor, None, None]:
+    (order,) = ctx.saved_tensors
+    return torch.zeros_like(d).scatter(ctx.count, order, d), None, None
+
+
+in_order.register_autograd(_in_order_gradient, setup_context=_in_order_context)
+
+
+@in_order.register_vmap
+def _(
+    call: Call, info: Batch, in_dims: tuple[int | None, int | None, None], x: Tensor, order: Tensor, axis: int
+) -> tuple[Tensor, int]:
+    rank = x.dim() - (in_dims[0] is not None)
+    x, order = (cast("Tensor", in_front(t, dim, info.batch_size)) for t, dim in zip((x, order), in_dims, strict=False))
+    return call(x, order, behind(axis, rank)), 0
+
+
+@operator("permute")
+def permute(x: Tensor, axes: list[int]) -> Tensor:
+    return kernels.permute(x, axes)
+
+
+@permute.register_fake
+def _(x: Tensor, axes: list[int]) -> Tensor:
+    return x.new_empty([x.shape[a] for a in check_permute(x, [int(a) for a in axes])])
+
+
+def _permute_context(ctx: Context, inputs: tuple[Tensor, list[int]], output: Tensor) -> None:
+    x, axes = inputs
+    order = [int(a) % x.dim() for a in axes]
+    ctx.places = [order.index(i) for i in range(x.dim())]
+
+
+def _permute_gradient(ctx: Context, d: Tensor) -> tuple[Tensor, None]:
+    return permute(d, ctx.places), None
+
+
+permute.register_autograd(_permute_gradient, setup_context=_permute_context)
+
+
+@permute.register_vmap
+def _(call: Call, info: Batch, in_dims: tuple[int, None], x: Tensor, axes: list[int]) -> tuple[Tensor, int]:
+    rank = x.dim() - 1
+    return call(x.movedim(in_dims[0], 0), [0, *(behind(a, rank) for a in axes)]), 0

@@ -79,6 +79,14 @@ def more_rows(kinds: str, results: str, *, alone: Callable[..., bool] | None = N
     return rule
 
 
+def behind(axis: int, rank: int) -> int:
+    """A direction of so many, behind the batch: those counted from the end stay what they are.
+
+    One that there is not must not become the batch.
+    """
+    return axis + (axis >= 0) - (axis < -rank)
+
+
 def along(at: int, result_count: int = 1) -> Rule:
     """For an operator along directions of its only tensor, whose numbers are argument `at`: a number, or a list."""
 
@@ -86,15 +94,11 @@ def along(at: int, result_count: int = 1) -> Rule:
         x = cast("Tensor", in_front(x, in_dims[0], info.batch_size))
         rank, given = x.dim() - 1, list(args)
 
-        def behind(axis: int) -> int:
-            """Those counted from the end stay what they are; one that there is not must not become the batch."""
-            return axis + (axis >= 0) - (axis < -rank)
-
         axes: int | list[int] = given[at - 1]
-        given[at - 1] = [behind(a) for a in axes] if isinstance(axes, list) else behind(axes)
+        given[at - 1] = [behind(a, rank) for a in axes] if isinstance(axes, list) else behind(axes, rank)
         return call(x, *given), 0 if result_count == 1 else (0,) * result_count
 
     return rule
 
 
-__all__ = ["Batch", "Call", "Given", "Rule", "along", "more_rows", "one_by_one"]
+__all__ = ["Batch", "Call", "Given", "Rule", "along", "behind", "in_front", "more_rows", "one_by_one"]

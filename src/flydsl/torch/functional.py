@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import overload
 
 import torch
 from torch import Tensor
 
 from flydsl.errors import DSLValueError
+from flydsl.kernels.axes.sort import check_values
+from flydsl.kernels.axes.view import axis_of
 from flydsl.kernels.rows.embedding import padding_row
-from flydsl.kernels.scalars import choice, flag, number, whole, wholes
+from flydsl.kernels.rows.gated import gelu_named
+from flydsl.kernels.rows.rope import cache_of
+from flydsl.kernels.scalars import flag, number, whole, wholes
 
 from . import axis_operators, loss_operators, more_operators, operators, product_operators, quantize_operators
 
@@ -65,7 +70,7 @@ def log_softmax(x: Tensor, dim: int = -1) -> Tensor:
 
 def _along(x: Tensor, dim: int, log: bool) -> Tensor:
     op = "log_softmax" if log else "softmax"
-    if whole(op, "dim", dim) in (-1, x.dim() - 1):
+    if whole(op, "dim", dim) == -1 or axis_of(op, dim, x.shape, "dim") == x.dim() - 1:
         return operators.softmax(x, log)
     return operators.softmax(x.movedim(dim, -1), log).movedim(-1, dim)
 
@@ -97,6 +102,18 @@ def group_norm(
 ) -> Tensor:
     """(images, channels, ...) less the mean and over the deviation of each group of channels."""
     return more_operators.group_norm(x, groups, weight, bias, eps)[0]
+
+
+def add_group_norm(
+    x: Tensor,
+    residual: Tensor,
+    groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> tuple[Tensor, Tensor]:
+    """`group_norm(x + residual)`, and the sum."""
+    return more_operators.add_group_norm(x, residual, groups, weight, bias, eps)[:2]
 
 
 def cross_entropy(
@@ -155,15 +172,53 @@ def silu_mul(x: Tensor, y: Tensor) -> Tensor:
     return gated(x, y, "silu")
 
 
-def gelu_mul(x: Tensor, y: Tensor) -> Tensor:
-    """`gelu(x) * y`, with the approximation of GELU by tanh."""
-    return gated(x, y, "gelu_tanh")
+def gelu_mul(x: Tensor, y: Tensor, approximate: str = "tanh") -> Tensor:
+    """`gelu(x) * y`, with the approximation of GELU by tanh, or ("none") GELU itself."""
+    return gated(x, y, gelu_named("gelu_mul", approximate))
 
 
+@overload
 def rope(
     q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *, positions: Tensor | None = None, interleaved: bool = False
-) -> tuple[Tensor, Tensor]:
-    """q and k, (..., sequence, heads, dim), with rotary positions; the tables are (positions, dim / 2)."""
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def rope(
+    q: Tensor,
+    k: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    *,
+    positions: Tensor | None = None,
+    interleaved: bool = False,
+    v: Tensor,
+    cache: tuple[Tensor, Tensor],
+    slots: Tensor,
+) -> Tensor: ...
+def rope(
+    q: Tensor,
+    k: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    *,
+    positions: Tensor | None = None,
+    interleaved: bool = False,
+    v: Tensor | None = None,
+    cache: tuple[Tensor, Tensor] | None = None,
+    slots: Tensor | None = None,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """q and k, (..., sequence, heads, dim), with rotary positions; the tables are (positions, dim / 2).
+
+    With `cache`, keys and values, and `slots`, an integer for each token, k goes to that row of the keys and `v` to
+    that of the values, which are changed in place, and q alone is the result. Nothing of this has a gradient.
+    """
+    if cache is not None or v is not None or slots is not None:
+        k, v, keys, values, slots = cache_of("rope", k, v, cache, slots)
+        if torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, v, keys, values, cos, sin)):
+            raise DSLValueError(
+                "rope: what goes into a cache has no gradient, got a tensor that requires one; call it under "
+                "torch.no_grad(), or pass detached tensors"
+            )
+        return more_operators.rope_into_cache(q, k, v, keys, values, slots, cos, sin, positions, interleaved)
     return more_operators.rope(q, k, cos, sin, positions, interleaved, False)
 
 
@@ -203,7 +258,7 @@ def sample(
 
 
 def gate(x: Tensor, k: int, *, normed: bool = True) -> tuple[Tensor, Tensor]:
-    """The `k` largest elements of each row's softmax in float32, `normed` to a sum of 1, and their numbers."""
+    """The `k` largest elements of each row's softmax, `normed` to a sum of 1, and their numbers."""
     return more_operators.gate(x, k, normed)
 
 
@@ -213,7 +268,7 @@ def quantize(
     """`x` in 8 bits, and its float32 scales: of each "row", "block" of 128 elements, the "tensor", or a known one."""
     if isinstance(scale, Tensor):
         return quantize_operators.quantize(x, dtype, "row", scale)[0], scale
-    return quantize_operators.quantize(x, dtype, choice("quantize", "scale", scale, ("row", "block", "tensor")), None)
+    return quantize_operators.quantize(x, dtype, scale, None)
 
 
 def rms_norm_quantized(
@@ -226,7 +281,7 @@ def rms_norm_quantized(
     scale: str | Tensor = "row",
 ) -> tuple[Tensor, ...]:
     """`rms_norm(x, weight)` in 8 bits, and its scales; with a residual the norm of x + residual, and the sum."""
-    return _norm_quantized("rms", x, weight, None, dtype, eps, residual, scale)
+    return _quantized("rms", x, weight, None, dtype, eps, residual, scale)
 
 
 def layer_norm_quantized(
@@ -240,10 +295,38 @@ def layer_norm_quantized(
     scale: str | Tensor = "row",
 ) -> tuple[Tensor, ...]:
     """`layer_norm(x, weight, bias)` in 8 bits, otherwise as `rms_norm_quantized`."""
-    return _norm_quantized("layer", x, weight, bias, dtype, eps, residual, scale)
+    return _quantized("layer", x, weight, bias, dtype, eps, residual, scale)
 
 
-def _norm_quantized(
+def group_norm_quantized(
+    x: Tensor,
+    groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    dtype: torch.dtype = torch.float8_e4m3fn,
+    *,
+    eps: float = 1e-5,
+    residual: Tensor | None = None,
+    scale: str | Tensor = "group",
+) -> tuple[Tensor, ...]:
+    """`group_norm(x, groups, weight, bias)` in 8 bits, with a scale for each "group"; else as `rms_norm_quantized`."""
+    return _quantized("group", x, weight, bias, dtype, eps, residual, scale, groups)
+
+
+def softmax_quantized(
+    x: Tensor, dtype: torch.dtype = torch.float8_e4m3fn, *, scale: str | Tensor = "row"
+) -> tuple[Tensor, Tensor]:
+    """The softmax of rows in 8 bits, and its scales."""
+    codes, scales = _quantized("softmax", x, None, None, dtype, 0.0, None, scale)
+    return codes, scales
+
+
+def dequantize(codes: Tensor, scales: Tensor, *, dtype: torch.dtype = torch.float32) -> Tensor:
+    """What codes of 8 bits stand for: each times its scale, as `quantize` and its like give them."""
+    return quantize_operators.dequantize(codes, scales, dtype)
+
+
+def _quantized(
     norm: str,
     x: Tensor,
     weight: Tensor | None,
@@ -252,11 +335,11 @@ def _norm_quantized(
     eps: float,
     residual: Tensor | None,
     scale: str | Tensor,
+    groups: int = 0,
 ) -> tuple[Tensor, ...]:
-    known = scale if isinstance(scale, Tensor) else None
-    way = "row" if isinstance(scale, Tensor) else choice(f"{norm}_norm_quantized", "scale", scale, ("row", "block"))
+    known, way = (scale, "row") if isinstance(scale, Tensor) else (None, scale)
     codes, scales, summed = quantize_operators.norm_quantized(
-        x, norm, weight, bias, dtype, eps, residual, way, known
+        x, norm, groups, weight, bias, dtype, eps, residual, way, known
     )  # fmt: skip
     made = codes, scales if known is None else known
     return made if residual is None else (*made, summed)
@@ -279,9 +362,22 @@ def sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Te
     return axis_operators.sort(x, whole("sort", "dim", dim), descending)
 
 
+def sort_by_key(keys: Tensor, *values: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, ...]:
+    """`keys` in order along `dim`, and other tensors of their shape in the same order."""
+    for i, v in enumerate(values):
+        check_values(i, v.shape, keys.shape)
+    made, order = axis_operators.sort(keys, whole("sort_by_key", "dim", dim), descending)
+    return made, *(axis_operators.in_order(v, order, dim) for v in values)
+
+
+def permute(x: Tensor, dims: Sequence[int]) -> Tensor:
+    """A contiguous copy whose direction `i` is direction `dims[i]` of `x`."""
+    return axis_operators.permute(x, wholes("permute", "dims", dims))
+
+
 __all__ = [
-    "add_layer_norm", "add_rms_norm", "argmax", "cross_entropy", "embedding", "gate", "gated", "gelu_mul", "group_norm",
-    "layer_norm", "layer_norm_quantized", "linear_cross_entropy", "log_softmax", "quantize", "reduce", "rms_norm",
-    "rms_norm_quantized", "rope", "sample", "scan", "silu_mul",
-    "softmax", "sort", "top_k",
+    "add_group_norm", "add_layer_norm", "add_rms_norm", "argmax", "cross_entropy", "dequantize", "embedding", "gate",
+    "gated", "gelu_mul", "group_norm", "group_norm_quantized", "layer_norm", "layer_norm_quantized",
+    "linear_cross_entropy", "log_softmax", "permute", "quantize", "reduce", "rms_norm", "rms_norm_quantized", "rope",
+    "sample", "scan", "silu_mul", "softmax", "softmax_quantized", "sort", "sort_by_key", "top_k",
 ]  # fmt: skip

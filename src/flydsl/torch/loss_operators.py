@@ -5,6 +5,8 @@ import torch
 from torch import Tensor
 
 from flydsl import kernels
+from flydsl.kernels.rows.cross_entropy import check_losses, counting
+from flydsl.kernels.rows.linear_cross_entropy import check_linear_cross_entropy
 
 from .batches import more_rows
 from .register import Context, Given, operator
@@ -24,6 +26,9 @@ def linear_cross_entropy(
 def _(
     x: Tensor, weight: Tensor, target: Tensor, bias: Tensor | None, ignored: int, smoothing: float
 ) -> tuple[Tensor, Tensor]:
+    op = "linear_cross_entropy"
+    counting(op, ignored, smoothing)
+    check_linear_cross_entropy(op, x, weight, target, bias)
     dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
     return x.new_empty(target.shape, dtype=dtype), x.new_empty(target.shape, dtype=dtype)
 
@@ -54,6 +59,10 @@ def _(
     x: Tensor, weight: Tensor, target: Tensor, sums: Tensor, dlosses: Tensor, bias: Tensor | None, ignored: int,
     smoothing: float, wanted: list[bool],
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    op = "linear_cross_entropy_backward"
+    counting(op, ignored, smoothing)
+    check_linear_cross_entropy(op, x, weight, target, bias)
+    check_losses(op, target, sums, dlosses)
     nothing = x.new_empty((0,))
     found = [
         t.new_empty(t.shape) if need and t is not None else torch.empty_like(nothing)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch import Tensor, nn
+
+from flydsl.errors import DSLValueError
+from flydsl.kernels.scalars import whole
 
 from . import functional as F
 
@@ -26,42 +31,76 @@ class Softmax(nn.Module):
         return F.softmax(x, self.dim)
 
 
-class RMSNorm(nn.Module):
-    """RMS norm of rows; called with a residual it gives the norm of the sum, and the sum."""
+class _RowNorm(nn.Module):
+    """A norm of the last direction, or of several last ones, which are then one."""
 
+    size: int | tuple[int, ...]
     weight: nn.Parameter | None
+    bias: nn.Parameter | None
+
+    def _norm(
+        self, call: Callable[..., Tensor | tuple[Tensor, Tensor]], x: Tensor, residual: Tensor | None
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """`call` of rows, weight and bias in one piece each; results have the shape of `x`."""
+        size = (self.size,) if isinstance(self.size, int) else self.size
+        if len(size) == 1 and x.shape[-1:] == size:
+            return call(x, residual, self.weight, self.bias)
+        if tuple(x.shape[x.dim() - len(size) :]) != size:
+            raise DSLValueError(
+                f"{type(self).__name__}: x has {list(size)} for its last extents, as the module was made, got "
+                f"{list(x.shape)}"
+            )
+        rows = (None if t is None else t.flatten(-len(size)) for t in (x, residual, self.weight, self.bias))
+        made = call(*rows)
+        return made.view(x.shape) if isinstance(made, Tensor) else (made[0].view(x.shape), made[1].view(x.shape))
+
+
+def _size_of(op: str, size: int | Sequence[int]) -> int | tuple[int, ...]:
+    """Extents of the directions that a norm is of."""
+    if not isinstance(size, (tuple, list)):
+        return whole(op, "size", size, 1)
+    if not size:
+        raise DSLValueError(f"{op}: size is the extent of the last direction, or of several, got {size!r}")
+    return tuple(whole(op, "size", each, 1) for each in size)
+
+
+class RMSNorm(_RowNorm):
+    """RMS norm of rows; called with a residual it gives the norm of the sum, and the sum."""
 
     def __init__(
         self,
-        size: int,
+        size: int | Sequence[int],
         eps: float = 1e-6,
         elementwise_affine: bool = True,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ):
         super().__init__()
-        self.size, self.eps = size, eps
-        made = nn.Parameter(torch.ones(size, device=device, dtype=dtype)) if elementwise_affine else None
+        self.size, self.eps = _size_of("RMSNorm", size), eps
+        made = nn.Parameter(torch.ones(self.size, device=device, dtype=dtype)) if elementwise_affine else None
         self.register_parameter("weight", made)
+        self.bias = None
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
+        return self._norm(self._rows, x, residual)
+
+    def _rows(
+        self, x: Tensor, residual: Tensor | None, weight: Tensor | None, _: Tensor | None
+    ) -> Tensor | tuple[Tensor, Tensor]:
         if residual is None:
-            return F.rms_norm(x, self.weight, self.eps)
-        return F.add_rms_norm(x, residual, self.weight, self.eps)
+            return F.rms_norm(x, weight, self.eps)
+        return F.add_rms_norm(x, residual, weight, self.eps)
 
     def extra_repr(self) -> str:
         return f"{self.size}, eps={self.eps}"
 
 
-class LayerNorm(nn.Module):
+class LayerNorm(_RowNorm):
     """Layer norm of rows; called with a residual it gives the norm of the sum, and the sum."""
-
-    weight: nn.Parameter | None
-    bias: nn.Parameter | None
 
     def __init__(
         self,
-        size: int,
+        size: int | Sequence[int],
         eps: float = 1e-5,
         elementwise_affine: bool = True,
         bias: bool = True,
@@ -69,23 +108,29 @@ class LayerNorm(nn.Module):
         dtype: torch.dtype | None = None,
     ):
         super().__init__()
-        self.size, self.eps = size, eps
-        weight = nn.Parameter(torch.ones(size, device=device, dtype=dtype)) if elementwise_affine else None
-        shift = nn.Parameter(torch.zeros(size, device=device, dtype=dtype)) if elementwise_affine and bias else None
+        self.size, self.eps = _size_of("LayerNorm", size), eps
+        weight = nn.Parameter(torch.ones(self.size, device=device, dtype=dtype)) if elementwise_affine else None
+        wanted = elementwise_affine and bias
+        shift = nn.Parameter(torch.zeros(self.size, device=device, dtype=dtype)) if wanted else None
         self.register_parameter("weight", weight)
         self.register_parameter("bias", shift)
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
+        return self._norm(self._rows, x, residual)
+
+    def _rows(
+        self, x: Tensor, residual: Tensor | None, weight: Tensor | None, bias: Tensor | None
+    ) -> Tensor | tuple[Tensor, Tensor]:
         if residual is None:
-            return F.layer_norm(x, self.weight, self.bias, self.eps)
-        return F.add_layer_norm(x, residual, self.weight, self.bias, self.eps)
+            return F.layer_norm(x, weight, bias, self.eps)
+        return F.add_layer_norm(x, residual, weight, bias, self.eps)
 
     def extra_repr(self) -> str:
         return f"{self.size}, eps={self.eps}"
 
 
 class GroupNorm(nn.Module):
-    """Group norm of (images, channels, ...)."""
+    """Group norm of (images, channels, ...); called with a residual it gives the norm of the sum, and the sum."""
 
     weight: nn.Parameter | None
     bias: nn.Parameter | None
@@ -100,14 +145,18 @@ class GroupNorm(nn.Module):
         dtype: torch.dtype | None = None,
     ):
         super().__init__()
+        if whole("GroupNorm", "channels", channels, 1) % whole("GroupNorm", "groups", groups, 1):
+            raise DSLValueError(f"GroupNorm: {channels} channels are no {groups} groups of equal size")
         self.groups, self.channels, self.eps = groups, channels, eps
         weight = nn.Parameter(torch.ones(channels, device=device, dtype=dtype)) if affine else None
         shift = nn.Parameter(torch.zeros(channels, device=device, dtype=dtype)) if affine else None
         self.register_parameter("weight", weight)
         self.register_parameter("bias", shift)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.group_norm(x, self.groups, self.weight, self.bias, self.eps)
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
+        if residual is None:
+            return F.group_norm(x, self.groups, self.weight, self.bias, self.eps)
+        return F.add_group_norm(x, residual, self.groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         return f"{self.groups}, {self.channels}, eps={self.eps}"
@@ -160,4 +209,19 @@ class SwiGLU(nn.Module):
         return F.silu_mul(gate, up)
 
 
-__all__ = ["CrossEntropyLoss", "Embedding", "GroupNorm", "LayerNorm", "RMSNorm", "Softmax", "SwiGLU"]
+class GeGLU(nn.Module):
+    """`gelu(gate) * up` of two halves of the last direction, `approximate` as torch's GELU has it."""
+
+    def __init__(self, approximate: str = "none"):
+        super().__init__()
+        self.approximate = approximate
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, up = x.chunk(2, -1)
+        return F.gelu_mul(gate, up, self.approximate)
+
+    def extra_repr(self) -> str:
+        return f"approximate={self.approximate!r}"
+
+
+__all__ = ["CrossEntropyLoss", "Embedding", "GeGLU", "GroupNorm", "LayerNorm", "RMSNorm", "Softmax", "SwiGLU"]

@@ -7,7 +7,13 @@ from torch import Tensor
 from flydsl import kernels
 from flydsl.errors import DSLValueError
 from flydsl.kernels.repeats import again
-from flydsl.kernels.rows.largest.entry import check_count
+from flydsl.kernels.rows.cross_entropy import check_cross_entropy, check_cross_entropy_backward
+from flydsl.kernels.rows.embedding import check_embedding, check_embedding_backward
+from flydsl.kernels.rows.gated import check_gated, check_gated_backward
+from flydsl.kernels.rows.group_norm import check_group_norm, check_group_norm_backward
+from flydsl.kernels.rows.largest.entry import check_largest
+from flydsl.kernels.rows.rope import check_rope
+from flydsl.kernels.rows.sample import check_sample
 
 from .batches import more_rows
 from .eager import unseen
@@ -44,6 +50,10 @@ def _(
     logits: Tensor, seed: int, offset: int, temperature: float, top_k: int, top_p: float, temperatures: Tensor | None,
     ks: Tensor | None, ps: Tensor | None,
 ) -> Tensor:  # fmt: skip
+    check_sample(
+        "sample", logits, seed, offset, temperature if temperatures is None else temperatures,
+        top_k if ks is None else ks, top_p if ps is None else ps,
+    )  # fmt: skip
     return logits.new_empty(logits.shape[:-1], dtype=torch.int64)
 
 
@@ -54,6 +64,7 @@ def argmax(x: Tensor) -> Tensor:
 
 @argmax.register_fake
 def _(x: Tensor) -> Tensor:
+    check_largest("argmax", x, 1)
     return x.new_empty(x.shape[:-1], dtype=torch.int64)
 
 
@@ -71,6 +82,7 @@ def cross_entropy(logits: Tensor, target: Tensor, ignored: int, smoothing: float
 
 @cross_entropy.register_fake
 def _(logits: Tensor, target: Tensor, ignored: int, smoothing: float) -> tuple[Tensor, Tensor]:
+    check_cross_entropy("cross_entropy", logits, target, ignored, smoothing)
     dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
     return logits.new_empty(target.shape, dtype=dtype), logits.new_empty(target.shape, dtype=dtype)
 
@@ -86,6 +98,7 @@ def cross_entropy_backward(
 
 @cross_entropy_backward.register_fake
 def _(logits: Tensor, target: Tensor, sums: Tensor, dlosses: Tensor, ignored: int, smoothing: float) -> Tensor:
+    check_cross_entropy_backward("cross_entropy_backward", logits, target, sums, dlosses, ignored, smoothing)
     return logits.new_empty(logits.shape)
 
 
@@ -124,6 +137,7 @@ def gated(x: Tensor, y: Tensor, activation: str) -> Tensor:
 
 @gated.register_fake
 def _(x: Tensor, y: Tensor, activation: str) -> Tensor:
+    check_gated("gated", x, y, activation)
     return x.new_empty(x.shape)
 
 
@@ -136,6 +150,7 @@ def gated_backward(d: Tensor, x: Tensor, y: Tensor, activation: str, wanted: lis
 
 @gated_backward.register_fake
 def _(d: Tensor, x: Tensor, y: Tensor, activation: str, wanted: list[bool]) -> tuple[Tensor, Tensor]:
+    check_gated_backward("gated_backward", d, x, y, activation)
     dx, dy = (t.new_empty(t.shape if want else (0,)) for t, want in zip((x, y), wanted, strict=True))
     return dx, dy
 
@@ -176,9 +191,30 @@ def group_norm(
 
 @group_norm.register_fake
 def _(x: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    check_group_norm("group_norm", x, groups, weight, bias, None, eps)
+    return x.new_empty(x.shape), *_group_statistics(x, groups)
+
+
+def _group_statistics(x: Tensor, groups: int) -> tuple[Tensor, Tensor]:
     dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
     mean, scale = (x.new_empty((x.shape[0] * groups,), dtype=dtype) for _ in range(2))
-    return x.new_empty(x.shape), mean, scale
+    return mean, scale
+
+
+@operator("add_group_norm")
+def add_group_norm(
+    x: Tensor, residual: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    made = kernels.group_norm_forward(x, groups, weight, bias, eps=eps, residual=residual)
+    return made.out, made.summed, made.mean, made.scale
+
+
+@add_group_norm.register_fake
+def _(
+    x: Tensor, residual: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    check_group_norm("group_norm", x, groups, weight, bias, residual, eps)
+    return x.new_empty(x.shape), x.new_empty(x.shape), *_group_statistics(x, groups)
 
 
 @operator("group_norm_backward")
@@ -189,57 +225,78 @@ def group_norm_backward(
     weight: Tensor | None,
     mean: Tensor,
     scale: Tensor,
+    dsummed: Tensor | None,
     wanted: list[bool],
     bias: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of x, weight and bias, empty where one is not `wanted`; that of the bias in its type."""
-    bias_type = None if bias is None else named(bias)
-    need = wanted[0], wanted[1], wanted[2]
-    found = [
-        x.new_empty(0) if t is None else t
-        for t in kernels.group_norm_backward(dy, x, groups, weight, mean, scale, wanted=need, bias_type=bias_type)
-    ]
+    made = kernels.group_norm_backward(
+        dy, x, groups, weight, mean, scale, dsummed=dsummed, wanted=(wanted[0], wanted[1], wanted[2]),
+        bias_type=None if bias is None else named(bias),
+    )  # fmt: skip
+    found = [x.new_empty(0) if t is None else t for t in made]
     return found[0], found[1], found[2]
 
 
 @group_norm_backward.register_fake
 def _(
-    dy: Tensor, x: Tensor, groups: int, weight: Tensor | None, mean: Tensor, scale: Tensor, wanted: list[bool],
-    bias: torch.dtype | None = None,
+    dy: Tensor, x: Tensor, groups: int, weight: Tensor | None, mean: Tensor, scale: Tensor, dsummed: Tensor | None,
+    wanted: list[bool], bias: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    bias_type = None if bias is None else named(bias)
+    check_group_norm_backward("group_norm_backward", dy, x, groups, weight, mean, scale, dsummed, bias_type)
     kind = x.dtype if weight is None else weight.dtype
     types = zip(wanted[1:], (kind, bias or kind), strict=True)
     dweight, dbias = (x.new_empty((x.shape[1],), dtype=t) if want else x.new_empty(0) for want, t in types)
     return x.new_empty(x.shape) if wanted[0] else x.new_empty(0), dweight, dbias
 
 
-def _group_context(ctx: Context, inputs: tuple[Given, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    x, ctx.count, weight, bias, _ = inputs
+def _group_context(ctx: Context, inputs: tuple[Given, ...], output: tuple[Tensor, ...]) -> None:
+    """Of both operators: the last three arguments are weight, bias and eps, the last two results the statistics."""
+    ctx.count, weight, bias, _ = inputs[-4:]
     ctx.bias = None if bias is None else bias.dtype
     ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(*output[1:])
-    ctx.save_for_backward(x, weight, *output[1:])
+    ctx.mark_non_differentiable(*output[-2:])
+    ctx.save_for_backward(inputs[0] if len(output) == 3 else output[1], weight, *output[-2:])
 
 
-def _group_gradient(ctx: Context, dy: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, ...]:
+def _group_gradients(
+    ctx: Context, dy: Tensor | None, dsummed: Tensor | None, inputs: bool, weights: bool, biases: bool
+) -> tuple[Tensor | None, ...]:
     if dy is None:
-        return None, None, None, None, None
+        return dsummed if inputs else None, None, None
     x, weight, mean, scale = ctx.saved_tensors
-    inputs, _groups, weights, biases = ctx.needs_input_grad[:4]
     made = None
     if unseen():
         known = (ctx.count, inputs, weights, biases, None if ctx.bias is None else named(ctx.bias))
-        made = again("group_norm_backward", known, dy, x, weight, mean, scale)
+        made = again("group_norm_backward", known, dy, x, weight, mean, scale, dsummed)
     if made is None:
-        made = group_norm_backward(dy, x, ctx.count, weight, mean, scale, [inputs, weights, biases], ctx.bias)
+        wanted = [inputs, weights, biases]
+        made = group_norm_backward(dy, x, ctx.count, weight, mean, scale, dsummed, wanted, ctx.bias)
     dx, dweight, dbias = made
-    return dx if inputs else None, None, dweight if weights else None, dbias if biases else None, None
+    return dx if inputs else None, dweight if weights else None, dbias if biases else None
+
+
+def _group_gradient(ctx: Context, dy: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, ...]:
+    inputs, _groups, weights, biases = ctx.needs_input_grad[:4]
+    dx, dweight, dbias = _group_gradients(ctx, dy, None, inputs, weights, biases)
+    return dx, None, dweight, dbias, None
+
+
+def _add_group_gradient(
+    ctx: Context, dy: Tensor | None, dsummed: Tensor | None, *_: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    x, residual, _groups, weights, biases = ctx.needs_input_grad[:5]
+    dx, dweight, dbias = _group_gradients(ctx, dy, dsummed, x or residual, weights, biases)
+    return dx if x else None, dx if residual else None, None, dweight, dbias, None
 
 
 group_norm.register_autograd(_group_gradient, setup_context=_group_context)
+add_group_norm.register_autograd(_add_group_gradient, setup_context=_group_context)
 group_norm.register_vmap(more_rows("f....", "fff"))
+add_group_norm.register_vmap(more_rows("ff....", "ffff"))
 group_norm_backward.register_vmap(
-    more_rows("ff..ff..", "frr", alone=lambda *given: not given[6][0] or any(given[6][1:]))
+    more_rows("ff..fff..", "frr", alone=lambda *given: not given[7][0] or any(given[7][1:]))
 )
 
 
@@ -257,6 +314,7 @@ def rope(
 def _(
     q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None, interleaved: bool, inverse: bool
 ) -> tuple[Tensor, Tensor]:
+    check_rope("rope", q, k, cos, sin, positions)
     return q.new_empty(q.shape), k.new_empty(k.shape)
 
 
@@ -311,6 +369,7 @@ def rope_alone(
 def _(
     x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None, interleaved: bool, inverse: bool
 ) -> Tensor:  # fmt: skip
+    check_rope("rope", x, None, cos, sin, positions)
     return x.new_empty(x.shape)
 
 
@@ -328,6 +387,33 @@ rope_alone.register_autograd(_alone_gradient, setup_context=_alone_context)
 rope_alone.register_vmap(more_rows("r..r..", "r"))
 
 
+@operator("rope_into_cache", mutates=("keys", "values"))
+def rope_into_cache(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    slots: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    positions: Tensor | None,
+    interleaved: bool,
+) -> Tensor:
+    return kernels.rope(
+        q, k, cos, sin, positions=positions, interleaved=interleaved, v=v, cache=(keys, values), slots=slots
+    )
+
+
+@rope_into_cache.register_fake
+def _(
+    q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, slots: Tensor, cos: Tensor, sin: Tensor,
+    positions: Tensor | None, interleaved: bool,
+) -> Tensor:  # fmt: skip
+    check_rope("rope", q, k, cos, sin, positions, v, (keys, values), slots)
+    return q.new_empty(q.shape)
+
+
 # --- embeddings -------------------------------------------------------------------------------------------------------
 
 
@@ -338,6 +424,7 @@ def embedding(ids: Tensor, table: Tensor, padding: int) -> Tensor:
 
 @embedding.register_fake
 def _(ids: Tensor, table: Tensor, padding: int) -> Tensor:
+    check_embedding("embedding", ids, table)
     return table.new_empty((*ids.shape, table.shape[1]))
 
 
@@ -348,6 +435,7 @@ def embedding_backward(dy: Tensor, ids: Tensor, count: int, padding: int) -> Ten
 
 @embedding_backward.register_fake
 def _(dy: Tensor, ids: Tensor, count: int, padding: int) -> Tensor:
+    check_embedding_backward("embedding_backward", dy, ids, count, None if padding < 0 else padding)
     return dy.new_empty((count, dy.shape[-1]))
 
 
@@ -375,7 +463,7 @@ def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 @top_k.register_fake
 def _(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    check_count("top_k", k, x.shape[-1])
+    check_largest("top_k", x, k)
     shape = (*x.shape[:-1], k)
     return x.new_empty(shape), x.new_empty(shape, dtype=torch.int64)
 
@@ -402,9 +490,10 @@ def gate(x: Tensor, k: int, normed: bool) -> tuple[Tensor, Tensor]:
 
 @gate.register_fake
 def _(x: Tensor, k: int, normed: bool) -> tuple[Tensor, Tensor]:
-    check_count("gate", k, x.shape[-1])
+    check_largest("gate", x, k)
     shape = (*x.shape[:-1], k)
-    return x.new_empty(shape, dtype=torch.float32), x.new_empty(shape, dtype=torch.int64)
+    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    return x.new_empty(shape, dtype=wide), x.new_empty(shape, dtype=torch.int64)
 
 
 def _gate_context(ctx: Context, inputs: tuple[Tensor, int, bool], output: tuple[Tensor, Tensor]) -> None:
@@ -415,12 +504,12 @@ def _gate_context(ctx: Context, inputs: tuple[Tensor, int, bool], output: tuple[
 
 def _gate_gradient(ctx: Context, d: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
     x, weights, numbers = ctx.saved_tensors
-    zeros = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
+    zeros = torch.zeros(x.shape, dtype=weights.dtype, device=x.device)
     if ctx.normed:
         # A softmax of the chosen ones alone.
         inner = weights * (d - (d * weights).sum(-1, keepdim=True))
         return zeros.scatter(-1, numbers, inner).to(x.dtype), None, None
-    everything = softmax(x.float(), False)
+    everything = softmax(x.to(weights.dtype), False)
     return softmax_backward(everything, zeros.scatter(-1, numbers, d), False).to(x.dtype), None, None
 
 

@@ -13,7 +13,8 @@ from torch import Tensor
 from flydsl import kernels
 from flydsl.kernels.matmul.arrays import type_name
 from flydsl.kernels.repeats import again
-from flydsl.kernels.rows.norms import backward, norm
+from flydsl.kernels.rows.norms import backward, check_norm, check_norm_backward, norm
+from flydsl.kernels.rows.softmax_entry import check_softmax, check_softmax_backward
 
 from .batches import more_rows
 from .eager import unseen
@@ -46,6 +47,7 @@ def softmax(x: Tensor, log: bool) -> Tensor:
 
 @softmax.register_fake
 def _(x: Tensor, log: bool) -> Tensor:
+    check_softmax("log_softmax" if log else "softmax", x)
     return _like(x)
 
 
@@ -56,6 +58,7 @@ def softmax_backward(y: Tensor, dy: Tensor, log: bool) -> Tensor:
 
 @softmax_backward.register_fake
 def _(y: Tensor, dy: Tensor, log: bool) -> Tensor:
+    check_softmax_backward("log_softmax_backward" if log else "softmax_backward", y, dy)
     return _like(y)
 
 
@@ -91,6 +94,7 @@ def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tens
 
 @rms_norm.register_fake
 def _(x: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
+    check_norm("rms_norm", x, weight, None, None, eps)
     return _like(x), _statistics(x)
 
 
@@ -102,6 +106,7 @@ def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor | None, eps: float)
 
 @add_rms_norm.register_fake
 def _(x: Tensor, residual: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    check_norm("rms_norm", x, weight, None, residual, eps)
     return _like(x), _like(x), _statistics(x)
 
 
@@ -118,9 +123,9 @@ def rms_norm_backward(
 def _(
     dy: Tensor, x: Tensor, weight: Tensor | None, scale: Tensor, dsummed: Tensor | None, wanted: list[bool]
 ) -> tuple[Tensor, Tensor]:
-    return _like(x) if wanted[0] else x.new_empty(0), x.new_empty(0) if weight is None or not wanted[1] else _like(
-        weight
-    )
+    check_norm_backward("rms_norm_backward", dy, x, weight, None, scale, dsummed)
+    dweight = x.new_empty(0) if weight is None or not wanted[1] else _like(weight)
+    return _like(x) if wanted[0] else x.new_empty(0), dweight
 
 
 def _or_nothing(made: Tensor | None, x: Tensor) -> Tensor:
@@ -180,6 +185,7 @@ def layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
 
 @layer_norm.register_fake
 def _(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    check_norm("layer_norm", x, weight, bias, None, eps)
     return _like(x), _statistics(x), _statistics(x)
 
 
@@ -195,6 +201,7 @@ def add_layer_norm(
 def _(
     x: Tensor, residual: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    check_norm("layer_norm", x, weight, bias, residual, eps)
     return _like(x), _like(x), _statistics(x), _statistics(x)
 
 
@@ -228,6 +235,8 @@ def _(
     wanted: list[bool],
     bias: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    bias_type = None if bias is None else named(bias)
+    check_norm_backward("layer_norm_backward", dy, x, weight, mean, scale, dsummed, bias_type)
     dx = _like(x) if wanted[0] else x.new_empty(0)
     dweight = x.new_empty(0) if weight is None or not wanted[1] else _like(weight)
     dtype = bias or (x.dtype if weight is None else weight.dtype)

@@ -5,9 +5,9 @@ import torch
 from torch import Tensor
 
 from flydsl import kernels
-from flydsl.errors import DSLValueError
-from flydsl.kernels.matmul.arrays import type_name
-from flydsl.kernels.matmul.request import check_precision, check_types, result_type
+from flydsl.kernels.matmul.arrays import TYPES, type_name
+from flydsl.kernels.matmul.request import RESULTS, check_factors, check_precision, result_type
+from flydsl.kernels.rows.arrays import FLOATS, describe
 
 from .batches import Batch, Call
 from .register import Context, operator
@@ -17,26 +17,30 @@ from .register import Context, operator
 def matmul(a: Tensor, b: Tensor, bias: Tensor | None, precision: str) -> Tensor:
     if a.dtype == b.dtype == torch.float64:
         # For gradcheck; no kernel has these.
+        check_product(a, b, bias, precision)
         return torch.matmul(a, b) if bias is None else torch.matmul(a, b).add_(bias)
     return kernels.matmul(a, b, bias=bias, precision=precision)
 
 
 @matmul.register_fake
 def _(a: Tensor, b: Tensor, bias: Tensor | None, precision: str) -> Tensor:
-    if min(a.dim(), b.dim()) < 2 or a.shape[-1] != b.shape[-2]:
-        raise DSLValueError(f"matmul: a is (..., M, K) and b (..., K, N), got {list(a.shape)} and {list(b.shape)}")
-    front = torch.Size(torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-    return a.new_empty((*front, a.shape[-2], b.shape[-1]), dtype=_result(a, b, precision))
+    front = check_product(a, b, bias, precision)
+    dtype = a.dtype if a.dtype == torch.float64 else getattr(torch, result_type(type_name(a.dtype), None))
+    return a.new_empty((*front, a.shape[-2], b.shape[-1]), dtype=dtype)
 
 
-def _result(a: Tensor, b: Tensor, precision: str) -> torch.dtype:
-    """The type of a product, and what is refused of its kernel, too."""
-    if a.dtype == b.dtype == torch.float64:
-        return a.dtype
-    first, second = (type_name(x.dtype) for x in (a, b))
-    check_types(first, second)
-    check_precision(first, precision)
-    return getattr(torch, result_type(first, None))
+def check_product(a: Tensor, b: Tensor, bias: Tensor | None, precision: str) -> tuple[int, ...]:
+    """What is refused of a product, by extents and types alone; the dimensions in front of the result."""
+    double = a.dtype == b.dtype == torch.float64
+    types = ("float64",) if double else RESULTS
+    known = tuple(FLOATS) if double else tuple(TYPES)
+    first, second, shift = (
+        None if x is None else describe("matmul", name, x, known) for name, x in (("a", a), ("b", b), ("bias", bias))
+    )
+    assert first is not None and second is not None
+    front = check_factors(first, second, shift, types)
+    check_precision(first.dtype, precision)
+    return front
 
 
 def _context(ctx: Context, inputs: tuple[Tensor, Tensor, Tensor | None, str], output: Tensor) -> None:

@@ -5,9 +5,10 @@ import torch
 from torch import Tensor
 
 from flydsl import kernels
-from flydsl.kernels.rows.quantize import BLOCK
+from flydsl.kernels.rows.dequantize import check_dequantize
+from flydsl.kernels.rows.quantize import Asked, Source, check_behind, check_quantize, quantized_behind
 
-from .batches import Given
+from .batches import more_rows
 from .register import operator
 
 
@@ -18,23 +19,39 @@ def quantize(x: Tensor, dtype: torch.dtype, way: str, known: Tensor | None) -> t
     return codes, scales if known is None else x.new_empty(0, dtype=torch.float32)
 
 
-def _codes(x: Tensor, dtype: torch.dtype, way: str, known: Tensor | None) -> tuple[Tensor, Tensor]:
-    shape: tuple[Given, ...] = (0,)
-    if known is None:
-        rows = tuple(x.shape[:-1])
-        shape = {"row": rows, "block": (*rows, x.shape[-1] // BLOCK), "tensor": (1,)}[way]
+def _codes(x: Tensor, dtype: torch.dtype, asked: Asked) -> tuple[Tensor, Tensor]:
+    shape = asked.shape if asked.known is None else (0,)
     return x.new_empty(x.shape, dtype=dtype), x.new_empty(shape, dtype=torch.float32)
 
 
 @quantize.register_fake
 def _(x: Tensor, dtype: torch.dtype, way: str, known: Tensor | None) -> tuple[Tensor, Tensor]:
-    return _codes(x, dtype, way, known)
+    return _codes(x, dtype, check_quantize("quantize", x, dtype, way if known is None else known))
+
+
+# One scale for all is that of an element of the batch.
+quantize.register_vmap(more_rows("r...", "rr", alone=lambda *given: given[2] == "tensor" and given[3] is None))
+
+
+@operator("dequantize")
+def dequantize(codes: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
+    return kernels.dequantize(codes, scales, dtype=dtype)
+
+
+@dequantize.register_fake
+def _(codes: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
+    check_dequantize("dequantize", codes, scales, dtype)
+    return codes.new_empty(codes.shape, dtype=dtype)
+
+
+dequantize.register_vmap(more_rows("rr.", "r"))
 
 
 @operator("norm_quantized")
 def norm_quantized(
     x: Tensor,
     norm: str,
+    groups: int,
     weight: Tensor | None,
     bias: Tensor | None,
     dtype: torch.dtype,
@@ -43,17 +60,33 @@ def norm_quantized(
     way: str,
     known: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Codes, scales and the sum; the last two are empty where they are known, or where there is no residual."""
-    function = kernels.layer_norm_quantized if norm == "layer" else kernels.rms_norm_quantized
-    vectors = (weight, bias) if norm == "layer" else (weight,)
-    made = function(x, *vectors, dtype=dtype, eps=eps, residual=residual, scale=way if known is None else known)
+    """Codes, scales and the sum; the last two are empty where they are known, or where there is no residual.
+
+    `norm` is rms, layer, group or softmax.
+    """
+    source = Source(x, norm, residual, weight, bias, eps, groups)
+    made = quantized_behind(_name(norm), source, dtype, way if known is None else known, None)
     scales = made[1] if known is None else x.new_empty(0, dtype=torch.float32)
     return made[0], scales, x.new_empty(0) if residual is None else made[2]
 
 
+def _name(norm: str) -> str:
+    return "softmax_quantized" if norm == "softmax" else f"{norm}_norm_quantized"
+
+
 @norm_quantized.register_fake
 def _(
-    x: Tensor, norm: str, weight: Tensor | None, bias: Tensor | None, dtype: torch.dtype, eps: float,
+    x: Tensor, norm: str, groups: int, weight: Tensor | None, bias: Tensor | None, dtype: torch.dtype, eps: float,
     residual: Tensor | None, way: str, known: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    return *_codes(x, dtype, way, known), x.new_empty(0) if residual is None else x.new_empty(x.shape)
+    source = Source(x, norm, residual, weight, bias, eps, groups)
+    asked = check_behind(_name(norm), source, dtype, way if known is None else known)
+    return *_codes(x, dtype, asked), x.new_empty(0) if residual is None else x.new_empty(x.shape)
+
+
+norm_quantized.register_vmap(
+    more_rows(
+        "r......r..", "rrr",
+        alone=lambda *given: given[1] == "group" or (given[8] == "tensor" and given[9] is None),
+    )
+)  # fmt: skip

@@ -44,6 +44,7 @@ class Context(Protocol):
     smoothing: float
     activation: str
     ways: tuple[bool, ...]
+    places: list[int]
     padding: int
     count: int
     shape: torch.Size
@@ -70,8 +71,8 @@ def same_device(name: str, given: Mapping[str, object]) -> None:
 class _Registered(Generic[P, R]):
     """An operator, and its function for calls that nobody but autograd looks at."""
 
-    def __init__(self, name: str, function: Callable[P, R]):
-        self._name, self._function = name, function
+    def __init__(self, name: str, function: Callable[P, R], mutates: Sequence[str]):
+        self._name, self._function, self._mutates = name, function, bool(mutates)
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -79,7 +80,7 @@ class _Registered(Generic[P, R]):
             refuse_tangents(f"flydsl::{name}", (*args, *kwargs.values()))
             return function(*args, **kwargs)
 
-        made: Given = torch.library.custom_op(f"flydsl::{name}", checked, mutates_args=())
+        made: Given = torch.library.custom_op(f"flydsl::{name}", checked, mutates_args=tuple(mutates))
         self.registered = cast("Operator[P, R]", made)
         self._recorded: Callable[..., R] | None = None
         self._rule: Rule = one_by_one
@@ -87,14 +88,16 @@ class _Registered(Generic[P, R]):
         def dispatched(info: Batch, in_dims: Sequence[object], *args: Given) -> tuple[Given, Given]:
             return self._rule(made, info, in_dims, *args)
 
-        made.register_vmap(dispatched)
+        if not mutates:
+            made.register_vmap(dispatched)
         self._transformed: Callable[..., R] = transformed(name, self, self._over_a_batch, None, None)
 
     def _over_a_batch(self, info: Batch, in_dims: Sequence[object], *args: Given) -> tuple[Given, Given]:
         return self._rule(self, info, in_dims, *args)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if torch.compiler.is_compiling():
+        # What changes an argument must tell autograd, as the dispatcher does.
+        if self._mutates or torch.compiler.is_compiling():
             return self.registered(*args, **kwargs)
         if kwargs or watched():
             refuse_tangents(f"flydsl::{self._name}", (*args, *kwargs.values()))
@@ -136,9 +139,9 @@ class _Registered(Generic[P, R]):
         return rule
 
 
-def operator(name: str) -> Callable[[Callable[P, R]], Operator[P, R]]:
-    """Register a function as `flydsl::name`; it changes none of its arguments."""
-    return lambda function: _Registered(name, function)
+def operator(name: str, mutates: Sequence[str] = ()) -> Callable[[Callable[P, R]], Operator[P, R]]:
+    """Register a function as `flydsl::name`; it changes none of its arguments but those that it `mutates`."""
+    return lambda function: _Registered(name, function, mutates)
 
 
 __all__ = ["Context", "Given", "Operator", "operator"]

@@ -118,11 +118,7 @@ def permute(x: HostArray, axes: Sequence[int], *, stream: object = None) -> Give
            [2, 5],
            [3, 6]], dtype=int32)
     """
-    op = "permute"
-    shape = described(op, "x", x, ALL)
-    order = [axis_of(op, a, shape, "axes") for a in wholes(op, "axes", axes)]
-    if sorted(order) != list(range(len(shape))):
-        raise DSLValueError(f"{op}: axes name each of {len(shape)} once, got {tuple(axes)}")
+    order, shape = check_permute(x, axes), tuple(x.shape)
     wanted = tuple(shape[a] for a in order)
     out: Given = vacant(x, wanted, type_of(x))
     if 0 in shape:
@@ -142,6 +138,16 @@ def permute(x: HostArray, axes: Sequence[int], *, stream: object = None) -> Give
         # More than one pair changes places: the array's own library copies.
         out[...] = last(x, order)
     return out
+
+
+def check_permute(x: HostArray, axes: Sequence[int]) -> list[int]:
+    """What is refused, by extents and types alone; the axes, counted from the front."""
+    op = "permute"
+    shape = described(op, "x", x, ALL)
+    order = [axis_of(op, a, shape, "axes") for a in wholes(op, "axes", axes)]
+    if sorted(order) != list(range(len(shape))):
+        raise DSLValueError(f"{op}: axes name each of {len(shape)} once, got {tuple(axes)}")
+    return order
 
 
 def _merged(shape: Sequence[int], order: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -166,4 +172,4 @@ def _kind(op: str, dtype: object) -> str:
     return kind
 
 
-__all__ = ["cast", "permute"]
+__all__ = ["cast", "check_permute", "permute"]

@@ -136,14 +136,7 @@ def reduce(
     (array([ 3., 12.], dtype=float32), array([3., 4., 5.], dtype=float32), array(2.5, dtype=float32))
     """
     what = "reduce"
-    shape = described(what, "x", x)
-    choice(what, "op", op, KINDS)
-    keepdims = flag(what, "keepdims", keepdims)
-    if op == "mean" and type_of(x).startswith("int"):
-        raise DSLTypeError(f"{what}: means are of floats, got {type_of(x)}")
-    several = isinstance(axis, (tuple, list, range))
-    axes = axes_of(what, range(len(shape)) if axis is None else axis if several else (axis,), shape)
-    kept = tuple(1 if i in axes else e for i, e in enumerate(shape) if keepdims or i not in axes)
+    axes, kept = check_reduce(x, op, axis, keepdims)
     out: Given = vacant(x, kept, type_of(x))
     if 0 in kept:
         return out
@@ -155,8 +148,6 @@ def reduce(
         axes = list(range(x.ndim - len(axes), x.ndim))
     view = along(x, axes)
     if not view.n:
-        if op in ("max", "min"):
-            raise DSLValueError(f"{what}: there is no {op} of no elements, x has the shape {list(shape)}")
         out[...] = {"sum": 0, "prod": 1, "mean": float("nan")}[op]
         return out
     if view.inner > 1:
@@ -170,4 +161,22 @@ def reduce(
     return out
 
 
-__all__ = ["reduce"]
+def check_reduce(
+    x: HostArray, op: str, axis: int | Sequence[int] | None, keepdims: bool
+) -> tuple[list[int], tuple[int, ...]]:
+    """What is refused, by extents and types alone; the axes that are combined, and the extents of the result."""
+    what = "reduce"
+    shape = described(what, "x", x)
+    choice(what, "op", op, KINDS)
+    keepdims = flag(what, "keepdims", keepdims)
+    if op == "mean" and type_of(x).startswith("int"):
+        raise DSLTypeError(f"{what}: means are of floats, got {type_of(x)}")
+    several = isinstance(axis, (tuple, list, range))
+    axes = axes_of(what, range(len(shape)) if axis is None else axis if several else (axis,), shape)
+    kept = tuple(1 if i in axes else e for i, e in enumerate(shape) if keepdims or i not in axes)
+    if op in ("max", "min") and 0 not in kept and 0 in [shape[a] for a in axes]:
+        raise DSLValueError(f"{what}: there is no {op} of no elements, x has the shape {list(shape)}")
+    return axes, kept
+
+
+__all__ = ["check_reduce", "reduce"]

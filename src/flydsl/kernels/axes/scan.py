@@ -175,13 +175,8 @@ def scan(
     >>> scan(np.array([1, 2, 3, 4], "i4")), scan(np.array([1.0, 3.0, 2.0], "f4"), "max", exclusive=True)
     (array([ 1,  3,  6, 10], dtype=int32), array([-inf,   1.,   3.], dtype=float32))
     """
-    what = "scan"
-    shape = described(what, "x", x)
-    choice(what, "op", op, OPS)
-    exclusive, reverse = flag(what, "exclusive", exclusive), flag(what, "reverse", reverse)
-    if not shape:
-        raise DSLValueError(f"{what}: x has at least one axis, got a single element")
-    at = axis_of(what, axis, shape)
+    exclusive, reverse = flag("scan", "exclusive", exclusive), flag("scan", "reverse", reverse)
+    at, shape = check_scan(x, op, axis), tuple(x.shape)
     view = along(x, (at,))
     made: Given = vacant(x, tuple(view.array.shape), type_of(x))
     if 0 not in shape:
@@ -211,4 +206,14 @@ def _scan_rows(view: Along, made: Given, op: str, exclusive: bool, reverse: bool
     scan_rows(view.array, starts, made, m, n, PIECE, pieces, way, **more)
 
 
-__all__ = ["scan"]
+def check_scan(x: HostArray, op: str, axis: int) -> int:
+    """What is refused, by extents and types alone; the axis, counted from the front."""
+    what = "scan"
+    shape = described(what, "x", x)
+    choice(what, "op", op, OPS)
+    if not shape:
+        raise DSLValueError(f"{what}: x has at least one axis, got a single element")
+    return axis_of(what, axis, shape)
+
+
+__all__ = ["check_scan", "scan"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from flydsl.errors import DSLValueError
 
-from ..rows.arrays import Given, HostArray, packed, type_of, vacant
+from ..rows.arrays import Given, HostArray, describe, packed, same_place, type_of, vacant
 from ..rows.call import ALL, more_of
 from ..scalars import flag
 from .sort_kernels import MOST_TILE, gather_rows, merge_runs, sort_tiles
@@ -49,9 +51,7 @@ def sort_by_key(
     op = "sort_by_key"
     order, at = _order(op, keys, axis, descending, stream)
     for i, v in enumerate(values):
-        shape = described(op, f"values[{i}]", v, ALL)
-        if shape != tuple(keys.shape):
-            raise DSLValueError(f"{op}: values[{i}] has the shape of keys, {list(keys.shape)}, got {list(shape)}")
+        check_values(i, described(op, f"values[{i}]", v, ALL), keys.shape)
     return tuple(_placed(_picked(v, order, at, stream), v, at) for v in (keys, *values))
 
 
@@ -76,12 +76,7 @@ def _picked(x: HostArray, order: Given, at: int, stream: object) -> Given:
 
 def _order(op: str, x: HostArray, axis: int, descending: bool, stream: object) -> tuple[Given, int]:
     """The order of each row, as a matrix of rows, and the axis."""
-    shape = described(op, "x" if op != "sort_by_key" else "keys", x, TYPES)
-    if not shape:
-        raise DSLValueError(f"{op}: there is at least one axis, got a single element")
-    at, descending = axis_of(op, axis, shape), flag(op, "descending", descending)
-    if shape[at] > LONGEST:
-        raise DSLValueError(f"{op}: an axis has at most {LONGEST} elements, got {shape[at]}")
+    at, descending = check_sort(op, x, axis), flag(op, "descending", descending)
     rows = _rows(x, at)
     m, n = rows.shape
     order: Given = vacant(x, (m, n), "int64")
@@ -104,4 +99,37 @@ def _order(op: str, x: HostArray, axis: int, descending: bool, stream: object) -
     return order, at
 
 
-__all__ = ["argsort", "sort", "sort_by_key"]
+def check_sort(op: str, x: HostArray, axis: int) -> int:
+    """What is refused, by extents and types alone; the axis, counted from the front."""
+    shape = described(op, "x" if op != "sort_by_key" else "keys", x, TYPES)
+    if not shape:
+        raise DSLValueError(f"{op}: there is at least one axis, got a single element")
+    at = axis_of(op, axis, shape)
+    if shape[at] > LONGEST:
+        raise DSLValueError(f"{op}: an axis has at most {LONGEST} elements, got {shape[at]}")
+    return at
+
+
+def check_values(number: int, shape: Sequence[int], keys: Sequence[int]) -> None:
+    """What goes with keys has a value for each."""
+    if tuple(shape) != tuple(keys):
+        raise DSLValueError(f"sort_by_key: values[{number}] has the shape of keys, {list(keys)}, got {list(shape)}")
+
+
+def in_order(x: HostArray, order: HostArray, *, axis: int = -1, stream: object = None) -> Given:
+    """The elements of `x` along an axis by the numbers that `argsort` gave for an array of its shape."""
+    op = "in_order"
+    at = check_in_order(op, x, order, axis)
+    return _placed(_picked(x, _rows(order, at), at, stream), x, at)
+
+
+def check_in_order(op: str, x: HostArray, order: HostArray, axis: int) -> int:
+    """What is refused, by extents and types alone; the axis, counted from the front."""
+    shape, numbers = described(op, "x", x, ALL), described(op, "order", order, ("int64",))
+    if numbers != shape or not shape:
+        raise DSLValueError(f"{op}: order has the shape of x, {list(shape)}, and an axis, got {list(numbers)}")
+    same_place(op, {"x": describe(op, "x", x, ALL), "order": describe(op, "order", order, ("int64",))})
+    return axis_of(op, axis, shape)
+
+
+__all__ = ["argsort", "check_in_order", "check_sort", "check_values", "in_order", "sort", "sort_by_key"]

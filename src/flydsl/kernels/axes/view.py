@@ -38,7 +38,7 @@ def axis_of(op: str, axis: object, shape: Sequence[int], name: str = "axis") -> 
     """An axis counted from the front."""
     axis = whole(op, name, axis)
     if not -len(shape) <= axis < len(shape):
-        raise DSLValueError(f"{op}: axis is one of {len(shape)}, from {-len(shape)} to {len(shape) - 1}, got {axis}")
+        raise DSLValueError(f"{op}: {name} is one of {len(shape)}, from {-len(shape)} to {len(shape) - 1}, got {axis}")
     return axis % len(shape)
 
 

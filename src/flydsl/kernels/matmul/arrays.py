@@ -113,6 +113,12 @@ def address(x: HostArray) -> int:
     return x.data_ptr() if is_torch(x) else x.__array_interface__["data"][0]
 
 
+def memory_of(x: TorchArray) -> int:
+    """Where a tensor's first element is; 0 of what stands for one while torch compiles, which has extents alone."""
+    stands = sys.modules.get("torch._subclasses.fake_tensor")
+    return 0 if stands is not None and isinstance(x, stands.FakeTensor) else x.data_ptr()
+
+
 def type_name(x: object) -> str:
     """An element type by its name: from a torch, numpy or `fx` type, or a string."""
     text = x if isinstance(x, str) else getattr(x, "__name__", None) or getattr(x, "name", None) or str(x)
@@ -145,7 +151,7 @@ def describe(name: str, x: HostArray, what: str = "matmul", types: Collection[st
     if is_torch(x):
         if not is_strided(x):
             raise DSLTypeError(f"{what}: {name} has strides, got a tensor in the layout {x.layout}")
-        found = Array(tuple(x.shape), tuple(x.stride()), type_name(x.dtype), str(x.device), x.data_ptr())
+        found = Array(tuple(x.shape), tuple(x.stride()), type_name(x.dtype), str(x.device), memory_of(x))
     elif hasattr(x, "__array_interface__"):
         size = x.dtype.itemsize
         bad = [s for s in x.strides if s % size]
@@ -157,7 +163,7 @@ def describe(name: str, x: HostArray, what: str = "matmul", types: Collection[st
         )  # fmt: skip
     else:
         raise DSLTypeError(f"{what}: {name} is a numpy array or a torch tensor, got {type(x).__name__}")
-    if min(found.strides, default=0) < 0:
+    if not is_torch(x) and min(found.strides, default=0) < 0:
         raise DSLValueError(f"{what}: {name} has a negative stride, {found.strides}; pass a contiguous copy")
     if found.dtype not in TYPES:
         raise DSLTypeError(f"{what}: {name} has elements of {', '.join(types)}, got {found.dtype}")

@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
-from flydsl.errors import DSLValueError
-
 from .amd.weights import PreshuffledWeight, as_matrix
 from .arrays import Array, HostArray, address, describe, empty, strided
-from .request import BLOCK, check_apart, check_placed, result_type
+from .request import BLOCK, RESULTS, check_apart, check_factors, check_placed, result_type
 
 Given: TypeAlias = "HostArray | None"
 Right: TypeAlias = "HostArray | PreshuffledWeight[HostArray]"
@@ -30,10 +28,10 @@ def by_batches(
         return None
     placed = None if out is None else describe("out", out)
     others = {name: None if x is None else describe(name, x) for name, x in more.items()}
+    front = check_factors(first, second, others["bias"], RESULTS)
     rows = as_rows(first, second, placed, others["scale_a"])
     if rows is not None:
         return _rows_of(matmul, rows, first, second)
-    front = _front(first, second)
     own = [x.shape[:-2] or front for x in (first, second)]
     if isinstance(b, PreshuffledWeight) or (len(front) < 2 and own == [front, front]):
         return None
@@ -109,16 +107,6 @@ def _strides(x: HostArray) -> tuple[int, ...]:
 
 
 # --- batches ----------------------------------------------------------------------------------------------------------
-
-
-def _front(a: Array, b: Array) -> tuple[int, ...]:
-    """The dimensions in front, as arrays of them go with each other in numpy and torch."""
-    first, second = a.shape[:-2], b.shape[:-2]
-    rank = max(len(first), len(second))
-    pairs = list(zip(*((1,) * (rank - len(x)) + x for x in (first, second)), strict=True))
-    if any(m != n and 1 not in (m, n) for m, n in pairs):
-        raise DSLValueError(f"matmul: a and b have different batches: {a} and {b}")
-    return tuple(n if m == 1 else m for m, n in pairs)
 
 
 def _batches_of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from flydsl.errors import DSLTypeError, DSLValueError
@@ -68,21 +68,14 @@ def check(
     accumulate: str,
 ) -> Request:
     """The request, or an error that names the arguments that do not fit."""
-    for name, x in (("a", a), ("b", b)):
-        if len(x.shape) not in (2, 3):
-            raise DSLValueError(f"matmul: {name} has 2 dimensions, or more with batches in front, got {x}")
-    check_types(a.dtype, b.dtype)
-    if a.shape[-1] != b.shape[-2]:
-        raise DSLValueError(f"matmul: a has {a.shape[-1]} columns and b has {b.shape[-2]} rows: {a} and {b}")
+    check_factors(a, b, bias, RESULTS)
     counts = {x.shape[0] for x in (a, b) if len(x.shape) == 3}
-    if len(counts) > 1:
-        raise DSLValueError(f"matmul: a and b have different batches: {a} and {b}")
+    if len(counts) > 1 or max(len(a.shape), len(b.shape)) > 3:
+        raise DSLValueError(f"matmul: a and b have 2 dimensions, or one batch in front: {a} and {b}")
     m, n = a.shape[-2], b.shape[-1]
     result = result_type(a.dtype, out_dtype)
     name = known_activation("matmul", activation)
     choice("matmul", "accumulate", accumulate, SUMS)
-    if bias is not None:
-        check_bias(bias, n)
     batches = counts.pop() if counts else 1
     batched = len(a.shape) == 3 or len(b.shape) == 3
     blocked = _are_blocks(scale_a, scale_b, m, n, a.shape[-1], batched)
@@ -100,19 +93,40 @@ def check(
     )  # fmt: skip
 
 
-def check_bias(bias: Array, columns: int) -> None:
+def check_factors(a: Array, b: Array, bias: Array | None, types: Collection[str]) -> tuple[int, ...]:
+    """What is refused of factors, and of a bias, by extents and types alone; the dimensions in front of the result.
+
+    Those of the factors go with each other as in numpy and torch.
+    """
+    for name, x in (("a", a), ("b", b)):
+        if len(x.shape) < 2:
+            raise DSLValueError(f"matmul: {name} has 2 dimensions, or more with batches in front, got {x}")
+    check_types(a.dtype, b.dtype, types)
+    if a.shape[-1] != b.shape[-2]:
+        raise DSLValueError(f"matmul: a has {a.shape[-1]} columns and b has {b.shape[-2]} rows: {a} and {b}")
+    first, second = a.shape[:-2], b.shape[:-2]
+    rank = max(len(first), len(second))
+    pairs = list(zip(*((1,) * (rank - len(x)) + x for x in (first, second)), strict=True))
+    if any(m != n and 1 not in (m, n) for m, n in pairs):
+        raise DSLValueError(f"matmul: a and b have different batches: {a} and {b}")
+    if bias is not None:
+        check_bias(bias, b.shape[-1], FLOATS if types is RESULTS else types)
+    return tuple(n if m == 1 else m for m, n in pairs)
+
+
+def check_bias(bias: Array, columns: int, types: Collection[str] = FLOATS) -> None:
     """A value for each column."""
     if bias.shape != (columns,):
         raise DSLValueError(f"matmul: bias has a value for each of the {columns} columns, got {bias}")
-    if bias.dtype not in FLOATS:
-        raise DSLTypeError(f"matmul: bias is {', '.join(FLOATS)}, got {bias.dtype}")
+    if bias.dtype not in types:
+        raise DSLTypeError(f"matmul: bias is {', '.join(types)}, got {bias.dtype}")
 
 
-def check_types(a: str, b: str) -> None:
+def check_types(a: str, b: str, types: Collection[str] = RESULTS) -> None:
     """Types that are multiplied with each other."""
     for name, dtype in (("a", a), ("b", b)):
-        if dtype not in RESULTS:
-            raise DSLTypeError(f"matmul multiplies {', '.join(RESULTS)}, got {name} of {dtype}")
+        if dtype not in types:
+            raise DSLTypeError(f"matmul multiplies {', '.join(types)}, got {name} of {dtype}")
     if a != b and not any(a in kind and b in kind for kind in (FP8, FNUZ)):
         raise DSLTypeError(f"matmul: a and b have one type, or are both fp8, got {a} and {b}")
 
@@ -224,6 +238,7 @@ __all__ = [
     "check",
     "check_apart",
     "check_bias",
+    "check_factors",
     "check_out",
     "check_placed",
     "check_precision",

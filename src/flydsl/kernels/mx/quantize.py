@@ -1,4 +1,4 @@
-"""`quantize_mx`, `rms_norm_mx`, `layer_norm_mx` and `dequantize_mx`: rows in MX blocks, also behind a norm in one pass.
+"""`quantize_mx`, the same behind norms and softmax in one pass, and `dequantize_mx`: rows in MX blocks.
 
 The threads of a block's units are neighbours in a warp: they find its largest element by shuffles, as the bits of its
 size, whose exponent is the block's scale.
@@ -12,14 +12,13 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLTypeError, DSLValueError
 
-from ..rows.arrays import Given, HostArray, describe, matrix, packed, shaped, stretches, type_name, vacant, vector
+from ..rows.arrays import Given, HostArray, describe, packed, same_place, shaped, stretches, type_name, vacant, vector
 from ..rows.call import arrays_only, described, dtype_of, more_of, recall
-from ..rows.form import WARP, Form, form_of
+from ..rows.form import UNIT_BYTES, WARP, Form, form_of
 from ..rows.lines import Lines, Place, when
-from ..rows.norm_kernels import statistics, summed_at
-from ..rows.norms import layer_norm, rms_norm
+from ..rows.norm_kernels import summed_at, values_of
+from ..rows.quantize import Source, check_source, result_of, rows_of_source, shape_of_rows
 from ..rows.softmax_kernels import blocks_for, row_of
-from ..scalars import number
 from .formats import BLOCK, FORMATS, NO_NUMBER, Format, decode, encode, power_of_two
 
 THREADS = 256
@@ -52,31 +51,34 @@ def _put(line: fx.Tensor, at: fx.Int32, data: list[fx.Uint8]) -> None:
 @flyc.kernel
 def mx_rows_kernel(
     x: fx.Tensor,
+    residual: fx.Tensor | None,
     weight: fx.Tensor | None,
     bias: fx.Tensor | None,
     out: fx.Tensor,
+    summed: fx.Tensor | None,
     scales: fx.Tensor,
     m: fx.Int32,
     n: fx.Int32,
     eps: fx.Float64,
+    groups: fx.Int32 | None,
+    each: fx.Int32 | None,
+    size: fx.Int32 | None,
     kind: fx.Constexpr[str],
     norm: fx.Constexpr[str],
+    even: fx.Constexpr[bool],
     form: fx.Constexpr[Form],
 ):
-    lines = Lines(form, row_of(form), m, n, fx.SharedAllocator(), x=x, weight=weight, bias=bias)
-    lines.fetch("x", "weight", "bias")
+    vectors = {} if norm == "group" else {"weight": weight, "bias": bias}
+    lines = Lines(
+        form, row_of(form), m, n, fx.SharedAllocator(), x=x, residual=residual, **vectors, summed=summed
+    )  # fmt: skip
+    value_at = values_of(lines, norm, eps, weight, bias, groups, each, size, even)
     format, group = FORMATS[kind], BLOCK // form.unit
-    mean, scale = statistics(lines, lines.wide(eps), norm == "layer") if norm else (None, None)
-
-    def value_at(at: Place) -> fx.Vector:
-        value = summed_at(lines, at)
-        value = value if mean is None else value - mean
-        value = value if scale is None else value * scale
-        value = value if weight is None else value * lines.read("weight", at)
-        return cast("fx.Vector", value if bias is None else value + lines.read("bias", at))
 
     def finish(at: Place) -> None:
-        value = value_at(at)
+        if summed is not None:
+            lines.write("summed", at, summed_at(lines, at))
+        value = cast("fx.Vector", value_at(at))
         parts: list[fx.Float32] = [value[i] for i in range(form.unit)]
         most = fx.Int32(0)
         for part in parts:
@@ -106,22 +108,28 @@ def mx_rows_kernel(
 @flyc.jit
 def mx_rows(
     x: fx.Tensor,
+    residual: fx.Tensor | None,
     weight: fx.Tensor | None,
     bias: fx.Tensor | None,
     out: fx.Tensor,
+    summed: fx.Tensor | None,
     scales: fx.Tensor,
     m: fx.Int32,
     n: fx.Int32,
     eps: fx.Float64,
+    groups: fx.Int32 | None,
+    each: fx.Int32 | None,
+    size: fx.Int32 | None,
     kind: fx.Constexpr[str],
     norm: fx.Constexpr[str],
+    even: fx.Constexpr[bool],
     form: fx.Constexpr[Form],
     stream: fx.Stream = fx.Stream(None),
 ):
-    """Rows, or (`norm` is "rms" or "layer") their norms, in MX blocks: bytes and the bytes of the scales."""
-    mx_rows_kernel(x, weight, bias, out, scales, m, n, eps, kind, norm, form).launch(
-        grid=blocks_for(form, m), block=form.block, stream=stream
-    )
+    """Rows, or what `values_of` makes of them, in MX blocks: bytes and the bytes of the scales."""
+    mx_rows_kernel(
+        x, residual, weight, bias, out, summed, scales, m, n, eps, groups, each, size, kind, norm, even, form
+    ).launch(grid=blocks_for(form, m), block=form.block, stream=stream)  # fmt: skip
 
 
 @flyc.kernel
@@ -174,9 +182,10 @@ def quantize_mx(x: HostArray, dtype: object = "float8_e4m3fn", *, stream: object
     ((16,), array([127], dtype=uint8))
     """
     kind = _check("quantize_mx", x, dtype)
-    shape = tuple(x.shape)
     blocks: Given = packed(x)
-    return _launch("quantize_mx", blocks.reshape(-1, BLOCK), shape, None, None, kind, "", 0.0, stream)
+    made = _launch("quantize_mx", Source(blocks.reshape(-1, BLOCK)), kind, tuple(x.shape), stream)
+    assert made is not None  # blocks are short rows
+    return made[:2]
 
 
 def rms_norm_mx(
@@ -185,10 +194,14 @@ def rms_norm_mx(
     dtype: object = "float8_e4m3fn",
     *,
     eps: float = 1e-6,
+    residual: HostArray | None = None,
     stream: object = None,
-) -> tuple[Given, Given]:
-    """`quantize_mx(rms_norm(x, weight))` in one pass, from float32; rows too long for registers take two."""
-    return _normed("rms_norm_mx", x, weight, None, dtype, "rms", eps, stream)
+) -> tuple[Given, ...]:
+    """`quantize_mx(rms_norm(x, weight))` in one pass, from float32; rows too long for registers take two.
+
+    With a residual the norm is that of x + residual, and the sum is a third result.
+    """
+    return _behind("rms_norm_mx", Source(x, "rms", residual, weight, None, eps), dtype, stream)
 
 
 def layer_norm_mx(
@@ -198,10 +211,32 @@ def layer_norm_mx(
     dtype: object = "float8_e4m3fn",
     *,
     eps: float = 1e-5,
+    residual: HostArray | None = None,
     stream: object = None,
-) -> tuple[Given, Given]:
-    """`quantize_mx(layer_norm(x, weight, bias))` in one pass, from float32; rows too long for registers take two."""
-    return _normed("layer_norm_mx", x, weight, bias, dtype, "layer", eps, stream)
+) -> tuple[Given, ...]:
+    """`quantize_mx(layer_norm(x, weight, bias))` in one pass; otherwise as `rms_norm_mx`."""
+    return _behind("layer_norm_mx", Source(x, "layer", residual, weight, bias, eps), dtype, stream)
+
+
+def group_norm_mx(
+    x: HostArray,
+    groups: int,
+    weight: HostArray | None = None,
+    bias: HostArray | None = None,
+    dtype: object = "float8_e4m3fn",
+    *,
+    eps: float = 1e-5,
+    residual: HostArray | None = None,
+    stream: object = None,
+) -> tuple[Given, ...]:
+    """`quantize_mx(group_norm(x, groups, weight, bias))` in one pass; otherwise as `rms_norm_mx`."""
+    return _behind("group_norm_mx", Source(x, "group", residual, weight, bias, eps, groups), dtype, stream)
+
+
+def softmax_mx(x: HostArray, dtype: object = "float8_e4m3fn", *, stream: object = None) -> tuple[Given, Given]:
+    """`quantize_mx(softmax(x))` in one pass, from float32; rows too long for registers take two."""
+    codes, scales = _behind("softmax_mx", Source(x, "softmax"), dtype, stream)
+    return codes, scales
 
 
 def dequantize_mx(
@@ -245,78 +280,58 @@ def _check(op: str, x: HostArray, dtype: object) -> str:
     return _kind(op, dtype)
 
 
-def _normed(
-    op: str,
-    x: HostArray,
-    weight: HostArray | None,
-    bias: HostArray | None,
-    dtype: object,
-    norm: str,
-    eps: float,
-    stream: object,
-) -> tuple[Given, Given]:
-    kind, eps = _check(op, x, dtype), number(op, "eps", eps, 0)
-    arrays_only(op, weight=weight, bias=bias)
-    for name, v in (("weight", weight), ("bias", bias)):
-        if v is not None:
-            shaped(op, name, describe(op, name, v), x.shape[-1:], "x")
-    rows = matrix(x)
-    rows = rows if _whole(rows) else _copy(rows)
-    made = _launch(op, rows, tuple(x.shape), weight, bias, kind, norm, eps, stream)
-    if made[0] is not None:
-        return made
-    normed: Given = (
-        rms_norm(x, weight, eps=eps, stream=stream)
-        if norm == "rms"
-        else layer_norm(x, weight, bias, eps=eps, stream=stream)
-    )
-    return quantize_mx(normed, kind, stream=stream)
+def _behind(op: str, given: Source, dtype: object, stream: object) -> tuple[Given, ...]:
+    """Bytes and scales, and the sum where there is a residual."""
+    check_source(op, given)
+    kind = _check(op, given.x, dtype)
+    given = given._replace(eps=float(given.eps))
+    made = _launch(op, given, kind, tuple(given.x.shape), stream)
+    if made is None:
+        values, summed = result_of(given, stream)
+        made = (*quantize_mx(values, kind, stream=stream), summed)
+    return made[:2] if given.residual is None else made
 
 
-def _whole(x: HostArray) -> bool:
-    """Whether rows begin at whole units."""
+def _whole(x: HostArray) -> HostArray:
+    """Rows, or a vector, that begin at whole units; a copy of others."""
     found = describe("mx", "x", x)
-    return found.address % 16 == 0 and (found.shape[0] < 2 or found.strides[0] * found.itemsize % 16 == 0)
-
-
-def _copy(x: HostArray) -> Given:
+    steps = found.strides[0] * found.itemsize if len(found.shape) > 1 and found.shape[0] > 1 else 0
+    if found.address % UNIT_BYTES == 0 and steps % UNIT_BYTES == 0:
+        return x
     made: Given = vacant(x, tuple(x.shape), dtype_of(x))
     made[...] = x
     return made
 
 
 def _launch(
-    op: str,
-    rows: HostArray,
-    shape: tuple[int, ...],
-    weight: HostArray | None,
-    bias: HostArray | None,
-    kind: str,
-    norm: str,
-    eps: float,
-    stream: object,
-) -> tuple[Given, Given]:
-    """Bytes and scales; None where a row is too long for one pass."""
-    m, n = rows.shape
-    size = FORMATS[kind].bits
-    rows = rows if not m or not n or _whole(rows) else _copy(rows)
-    out: Given = vacant(rows, (*shape[:-1], shape[-1] * size // 8), "uint8")
-    scales: Given = vacant(rows, (*shape[:-1], shape[-1] // BLOCK), "uint8")
+    op: str, given: Source, kind: str, shape: tuple[int, ...], stream: object
+) -> tuple[Given, Given, Given] | None:
+    """Bytes, scales and the sum of an array of this shape; None where a row is too long for one pass."""
+    x, size = given.x, FORMATS[kind].bits
+    m, n, groups = shape_of_rows(given)
+    out: Given = vacant(x, (*shape[:-1], shape[-1] * size // 8), "uint8")
+    scales: Given = vacant(x, (*shape[:-1], shape[-1] // BLOCK), "uint8")
+    summed: Given = None if given.residual is None else vacant(x, shape, dtype_of(x))
     if not m or not n:
-        return out, scales
-    read = {
-        "x": rows,
-        "weight": None if weight is None else vector(weight),
-        "bias": None if bias is None else vector(bias),
-    }
-    form = recall(op, read, None, lambda: _form(op, m, n, read))
+        return out, scales, summed
+    rows = {name: None if v is None else _whole(v) for name, v in rows_of_source(given, m, n).items()}
+    rows["summed"] = None if summed is None else summed.reshape(m, n)
+    # Vectors of channels are read by the element.
+    read = {name: v for name, v in rows.items() if groups.size is None or name not in ("weight", "bias")}
+
+    def decide() -> Form:
+        same_place(op, described(op, rows))
+        return _form(op, m, n, read)
+
+    form = recall(op, rows, None, decide)
     if not form.turns:
-        return None, None
+        return None
     mx_rows(
-        rows, read["weight"], read["bias"], out.reshape(m, n * size // 8), scales.reshape(m, n // BLOCK), m, n, eps,
-        kind, norm, form, **more_of(stream),
+        rows["x"], rows["residual"], rows["weight"], rows["bias"], out.reshape(m, n * size // 8), rows["summed"],
+        scales.reshape(m, n // BLOCK), m, n, given.eps, *groups, kind, given.norm, groups.even(form), form,
+        **more_of(stream),
     )  # fmt: skip
-    return out, scales
+    return out, scales, summed
 
 
 def _form(op: str, m: int, n: int, read: dict[str, HostArray | None]) -> Form:
@@ -328,4 +343,4 @@ def _form(op: str, m: int, n: int, read: dict[str, HostArray | None]) -> Form:
     return form
 
 
-__all__ = ["dequantize_mx", "layer_norm_mx", "quantize_mx", "rms_norm_mx"]
+__all__ = ["dequantize_mx", "group_norm_mx", "layer_norm_mx", "quantize_mx", "rms_norm_mx", "softmax_mx"]

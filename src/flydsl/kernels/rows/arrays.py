@@ -11,7 +11,17 @@ from typing import Any, TypeAlias
 from flydsl.errors import DSLTypeError, DSLValueError
 
 from ..matmul import arrays
-from ..matmul.arrays import Array, HostArray, TorchArray, address, is_strided, is_torch, packed, type_name
+from ..matmul.arrays import (
+    Array,
+    HostArray,
+    TorchArray,
+    address,
+    is_strided,
+    is_torch,
+    memory_of,
+    packed,
+    type_name,
+)
 
 FLOATS = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 """Types of rows, with their bytes; float64 is summed in float64, all others in float32."""
@@ -35,7 +45,7 @@ def describe(op: str, name: str, x: HostArray, types: Sequence[str] = tuple(FLOA
     if is_torch(x):
         if not is_strided(x):
             raise DSLTypeError(f"{op}: {name} has strides, got a tensor in the layout {x.layout}")
-        found = Array(tuple(x.shape), tuple(x.stride()), type_of(x), _written(x.device), x.data_ptr())
+        found = Array(tuple(x.shape), tuple(x.stride()), type_of(x), _written(x.device), memory_of(x))
     elif hasattr(x, "__array_interface__"):
         size = x.dtype.itemsize
         found = Array(
@@ -47,7 +57,7 @@ def describe(op: str, name: str, x: HostArray, types: Sequence[str] = tuple(FLOA
         raise DSLTypeError(f"{op}: {name} is a numpy array or a torch tensor, got {type(x).__name__}")
     if found.dtype not in types:
         raise DSLTypeError(f"{op}: {name} has elements of {', '.join(types)}, got {found.dtype}")
-    if min(found.strides, default=0) < 0:
+    if not is_torch(x) and min(found.strides, default=0) < 0:
         raise DSLValueError(f"{op}: {name} has a negative stride, {found.strides}; pass a contiguous copy")
     return found
 

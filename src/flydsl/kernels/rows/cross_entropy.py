@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import flydsl.compiler as flyc
@@ -201,11 +202,11 @@ def cross_entropy_forward(
         key, known = repeated(op, (ignore_index, label_smoothing), logits, target)
         if known is not None:
             return known
-    rows, m, n = _check(op, logits, target, ignore_index, label_smoothing)
+    check_cross_entropy(op, logits, target, ignore_index, label_smoothing)
+    rows = matrix(logits)
+    m, n = rows.shape
     wide = "float64" if dtype_of(logits) == "float64" else "float32"
     losses, sums = (vacant(logits, tuple(target.shape), wide) for _ in range(2))
-    if m and not n:
-        raise DSLValueError(f"{op}: the {m} rows of logits have no classes to choose from")
     if m and n:
         form = recall(op, {"logits": rows}, None, lambda: looped(form_of(m, n, described(op, {"logits": rows}), 4), m))
         targets, rest = vector(target), (m, n, ignore_index, label_smoothing, label_smoothing != 0.0, form)
@@ -250,10 +251,9 @@ def cross_entropy_backward(
         key, known = repeated(op, (ignore_index, label_smoothing), logits, target, sums, dlosses)
         if known is not None:
             return known
-    rows, m, n = _check(op, logits, target, ignore_index, label_smoothing)
-    for name, v in (("sums", sums), ("dlosses", dlosses)):
-        arrays_only(op, **{name: v})
-        shaped(op, name, describe(op, name, v), tuple(target.shape), "target")
+    check_cross_entropy_backward(op, logits, target, sums, dlosses, ignore_index, label_smoothing)
+    rows = matrix(logits)
+    m, n = rows.shape
     result = Result(op, "out", logits, dtype_of(logits), out)
     check_apart(op, "out", out, logits=logits, target=target, sums=sums, dlosses=dlosses)
     if m and n:
@@ -292,16 +292,37 @@ def counting(op: str, ignored: object, smoothing: object) -> tuple[int, float]:
     return whole(op, "ignore_index", ignored), number(op, "label_smoothing", smoothing, 0, 1)
 
 
-def _check(op: str, logits: HostArray, target: HostArray, ignored: int, smoothing: float) -> tuple[HostArray, int, int]:
+def check_cross_entropy(op: str, logits: HostArray, target: HostArray, ignored: int, smoothing: float) -> None:
+    """What is refused of losses, by extents and types alone."""
     arrays_only(op, logits=logits, target=target)
     describe_rows(op, "logits", logits)
     counting(op, ignored, smoothing)
     found = describe(op, "target", target, INDICES)
     shaped(op, "target", found, logits.shape[:-1], "logits")
     same_place(op, {"logits": describe(op, "logits", logits), "target": found})
-    rows = matrix(logits)
-    m, n = rows.shape
-    return rows, m, n
+    if not logits.shape[-1] and prod(target.shape):
+        raise DSLValueError(f"{op}: the {prod(target.shape)} rows of logits have no classes to choose from")
+
+
+def check_cross_entropy_backward(
+    op: str,
+    logits: HostArray,
+    target: HostArray,
+    sums: HostArray,
+    dlosses: HostArray,
+    ignored: int,
+    smoothing: float,
+) -> None:
+    """The same of their gradient."""
+    check_cross_entropy(op, logits, target, ignored, smoothing)
+    check_losses(op, target, sums, dlosses)
+
+
+def check_losses(op: str, target: HostArray, sums: HostArray, dlosses: HostArray) -> None:
+    """What a loss has left, and its gradient: a number for each row."""
+    for name, v in (("sums", sums), ("dlosses", dlosses)):
+        arrays_only(op, **{name: v})
+        shaped(op, name, describe(op, name, v), tuple(target.shape), "target")
 
 
 __all__ = ["Loss", "cross_entropy", "cross_entropy_backward", "cross_entropy_forward"]

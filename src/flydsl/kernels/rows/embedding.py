@@ -13,6 +13,7 @@ from ..repeats import fresh_as, relaunch, remember_call, repeated
 from ..scalars import whole
 from .arrays import (
     INDICES,
+    Array,
     Given,
     HostArray,
     describe,
@@ -28,6 +29,7 @@ from .arrays import (
 from .call import arrays_only, described, dtype_of, more_of, recall
 from .form import Form, form_of
 from .lines import Lines, Place, pick, when
+from .softmax_entry import describe_rows
 from .softmax_kernels import blocks_for, row_of
 
 if TYPE_CHECKING:
@@ -167,11 +169,7 @@ def embedding(ids: HostArray, table: HostArray, *, stream: object = None) -> Giv
         key, known = repeated(op, None, ids, table)
         if known is not None:
             return known
-    arrays_only(op, ids=ids, table=table)
-    numbers, found = describe(op, "ids", ids, INDICES), describe(op, "table", table)
-    if len(found.shape) != 2:
-        raise DSLValueError(f"{op}: table is (rows, columns), got {found}")
-    same_place(op, {"ids": numbers, "table": found})
+    numbers, found = check_embedding(op, ids, table)
     n = found.shape[1]
     out: Given = vacant(table, (*numbers.shape, n), found.dtype)
     rows = {"out": matrix(out), "table": matrix(table)}
@@ -212,13 +210,9 @@ def embedding_backward(
     The row `padding_idx` gets none. Sums are float32, and the same in every run.
     """
     op = "embedding_backward"
-    count = whole(op, "count", count, 0)
+    check_embedding_backward(op, dy, ids, count, padding_idx)
+    count, size = int(count), describe(op, "dy", dy).itemsize
     ignored = -1 if padding_idx is None else padding_row(op, padding_idx, count)
-    arrays_only(op, dy=dy, ids=ids)
-    numbers = describe(op, "ids", ids, INDICES)
-    found = describe(op, "dy", dy)
-    shaped(op, "dy", found, (*numbers.shape, *dy.shape[-1:]), "ids")
-    same_place(op, {"dy": found, "ids": numbers})
     n = dy.shape[-1]
     made = zeros(dy, (count, n), dtype_of(dy))
     given = matrix(dy)
@@ -228,9 +222,30 @@ def embedding_backward(
         order: Given = flat.argsort(stable=True) if is_torch(ids) else flat.argsort(kind="stable")
         ordered = flat[order]
         rows = {"dtable": made, "dy": given}
-        form = recall(op, rows, None, lambda: form_of(m, n, described(op, rows), found.itemsize, edges=False))
+        form = recall(op, rows, None, lambda: form_of(m, n, described(op, rows), size, edges=False))
         embedding_back(given, ordered, order, made, m, n, count, ignored, form, **more_of(stream))
     return made
+
+
+def check_embedding(op: str, ids: HostArray, table: HostArray) -> tuple[Array, Array]:
+    """What is refused, by extents and types alone."""
+    arrays_only(op, ids=ids, table=table)
+    numbers, found = describe(op, "ids", ids, INDICES), describe(op, "table", table)
+    if len(found.shape) != 2:
+        raise DSLValueError(f"{op}: table is (rows, columns), got {found}")
+    same_place(op, {"ids": numbers, "table": found})
+    return numbers, found
+
+
+def check_embedding_backward(op: str, dy: HostArray, ids: HostArray, count: int, padding: int | None) -> None:
+    """The same of the gradient of a table of so many rows."""
+    count = whole(op, "count", count, 0)
+    if padding is not None:
+        padding_row(op, padding, count)
+    arrays_only(op, dy=dy, ids=ids)
+    numbers, found = describe(op, "ids", ids, INDICES), describe(op, "dy", describe_rows(op, "dy", dy))
+    shaped(op, "dy", found, (*numbers.shape, *dy.shape[-1:]), "ids")
+    same_place(op, {"dy": found, "ids": numbers})
 
 
 def padding_row(op: str, index: int, count: int) -> int:

@@ -110,8 +110,8 @@ def gated(
         key, known = repeated(op, activation, x, y)
         if known is not None:
             return known
-    dtype = _check(op, x, y, activation)
-    result = Result(op, "out", x, dtype, out)
+    check_gated(op, x, y, activation)
+    result = Result(op, "out", x, dtype_of(x), out)
     check_apart(op, "out", out, x=x, y=y)
     _launch(op, gated_rows, {"x": x, "y": y}, {"out": result}, activation, stream, key)
     return result.done()
@@ -186,12 +186,10 @@ def gated_backward(
         key, known = repeated(op, (activation, of_x, of_y), x, y, d)
         if known is not None:
             return known
-    dtype = _check(op, x, y, activation)
-    arrays_only(op, d=d)
-    shaped(op, "d", describe(op, "d", d), x.shape, "x")
+    check_gated_backward(op, d, x, y, activation)
     if not (of_x or of_y):
         return None, None
-    dx, dy = (Result(op, name, x, dtype, None) if want else None for name, want in (("dx", of_x), ("dy", of_y)))
+    dx, dy = (Result(op, name, x, dtype_of(x), None) if want else None for name, want in (("dx", of_x), ("dy", of_y)))
     _launch(op, gated_back, {"x": x, "y": y, "d": d}, {"dx": dx, "dy": dy}, activation, stream, key)
     return None if dx is None else dx.done(), None if dy is None else dy.done()
 
@@ -205,14 +203,21 @@ def _form(op: str, rows: dict[str, HostArray], reads: int) -> Form:
     return form_of(m, n, found, reads * max(x.itemsize, 4))
 
 
-def _check(op: str, x: HostArray, y: HostArray, activation: str) -> str:
+def check_gated(op: str, x: HostArray, y: HostArray, activation: str) -> None:
+    """What is refused, by extents and types alone."""
     arrays_only(op, x=x, y=y)
     choice(op, "activation", activation, ACTIVATIONS)
     dtype = dtype_of(describe_rows(op, "x", x))
     shaped(op, "y", describe(op, "y", y), x.shape, "x")
     if dtype_of(y) != dtype:
         raise DSLTypeError(f"{op}: y is {dtype} as x, got {dtype_of(y)}")
-    return dtype
+
+
+def check_gated_backward(op: str, d: HostArray, x: HostArray, y: HostArray, activation: str) -> None:
+    """The same of the gradients."""
+    check_gated(op, x, y, activation)
+    arrays_only(op, d=d)
+    shaped(op, "d", describe(op, "d", d), x.shape, "x")
 
 
 def silu_mul(x: HostArray, y: HostArray, *, out: HostArray | None = None, stream: object = None) -> Given:
@@ -220,9 +225,16 @@ def silu_mul(x: HostArray, y: HostArray, *, out: HostArray | None = None, stream
     return gated(x, y, activation="silu", out=out, stream=stream)
 
 
-def gelu_mul(x: HostArray, y: HostArray, *, out: HostArray | None = None, stream: object = None) -> Given:
-    """`gelu(x) * y`, with the approximation of GELU by tanh."""
-    return gated(x, y, activation="gelu_tanh", out=out, stream=stream)
+def gelu_mul(
+    x: HostArray, y: HostArray, *, approximate: str = "tanh", out: HostArray | None = None, stream: object = None
+) -> Given:
+    """`gelu(x) * y`, with the approximation of GELU by tanh, or ("none") GELU itself, as torch names them."""
+    return gated(x, y, activation=gelu_named("gelu_mul", approximate), out=out, stream=stream)
 
 
-__all__ = ["gated", "gated_backward", "gelu_mul", "silu_mul"]
+def gelu_named(op: str, approximate: str) -> str:
+    """The activation that torch's word for an approximation means."""
+    return {"tanh": "gelu_tanh", "none": "gelu"}[choice(op, "approximate", approximate, ("tanh", "none"))]
+
+
+__all__ = ["gated", "gated_backward", "gelu_mul", "gelu_named", "silu_mul"]

@@ -6,9 +6,9 @@ on the shape alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -35,7 +35,7 @@ from .call import Result, arrays_only, check_apart, described, dtype_of, more_of
 from .columns import sum_columns
 from .form import Form, form_of
 from .lines import ADD, Lines, Place
-from .norm_kernels import statistics, summed_at
+from .norm_kernels import Channels, statistics, summed_at
 from .softmax_kernels import blocks_for, row_of
 
 if TYPE_CHECKING:
@@ -43,28 +43,14 @@ if TYPE_CHECKING:
     from flydsl.expr.annotations import Value
 
 
-class Channels:
-    """Which channel an element of a group belongs to."""
-
-    def __init__(self, lines: Lines, groups: fx.Int32, each: fx.Int32, size: fx.Int32, even: bool):
-        self.lines, self.size, self.even = lines, size, even
-        self.first = lines.row % groups * each
-
-    def read(self, t: fx.Tensor, at: Place) -> Value:
-        """The values of the channels of a place: one for all of it where channels consist of whole units."""
-        wide = self.lines.wide
-        if at.size == 1 or self.even:
-            return wide(t[self.first + at.at // self.size])
-        found = [wide(t[self.first + (at.at + i) // self.size]) for i in range(at.size)]
-        return fx.Vector.from_elements(found, wide)
-
-
 @flyc.kernel
 def group_norm_kernel(
     x: fx.Tensor,
+    residual: fx.Tensor | None,
     weight: fx.Tensor | None,
     bias: fx.Tensor | None,
     out: fx.Tensor,
+    summed: fx.Tensor | None,
     means: fx.Tensor,
     scales: fx.Tensor,
     m: fx.Int32,
@@ -76,14 +62,17 @@ def group_norm_kernel(
     even: fx.Constexpr[bool],
     form: fx.Constexpr[Form],
 ):
-    lines = Lines(form, row_of(form), m, n, fx.SharedAllocator(), x=x, out=out)
-    lines.fetch("x")
+    lines = Lines(form, row_of(form), m, n, fx.SharedAllocator(), x=x, residual=residual, out=out, summed=summed)
+    lines.fetch("x", "residual")
     channels = Channels(lines, groups, each, size, even)
     mean, scale = statistics(lines, lines.wide(eps), True)
     assert mean is not None
 
     def finish(at: Place) -> None:
-        value = (summed_at(lines, at) - mean) * scale
+        value = summed_at(lines, at)
+        if summed is not None:
+            lines.write("summed", at, value)
+        value = (value - mean) * scale
         value = value if weight is None else value * channels.read(weight, at)
         lines.write("out", at, value if bias is None else value + channels.read(bias, at))
 
@@ -98,9 +87,11 @@ def group_norm_kernel(
 @flyc.jit
 def group_norm_rows(
     x: fx.Tensor,
+    residual: fx.Tensor | None,
     weight: fx.Tensor | None,
     bias: fx.Tensor | None,
     out: fx.Tensor,
+    summed: fx.Tensor | None,
     means: fx.Tensor,
     scales: fx.Tensor,
     m: fx.Int32,
@@ -113,10 +104,13 @@ def group_norm_rows(
     form: fx.Constexpr[Form],
     stream: fx.Stream = fx.Stream(None),
 ):
-    """The norm of `m` groups of `each` channels of `size` elements; the means and reciprocal deviations on the side."""
-    group_norm_kernel(x, weight, bias, out, means, scales, m, n, groups, each, size, eps, even, form).launch(
-        grid=blocks_for(form, m), block=form.block, stream=stream
-    )
+    """The norm of `m` groups of `each` channels of `size` elements of x + residual; the sum and statistics on the side.
+
+    Statistics are the means and the reciprocal deviations.
+    """
+    group_norm_kernel(
+        x, residual, weight, bias, out, summed, means, scales, m, n, groups, each, size, eps, even, form
+    ).launch(grid=blocks_for(form, m), block=form.block, stream=stream)  # fmt: skip
 
 
 @flyc.kernel
@@ -126,6 +120,7 @@ def group_norm_back_kernel(
     weight: fx.Tensor | None,
     means: fx.Tensor,
     scales: fx.Tensor,
+    dsummed: fx.Tensor | None,
     dx: fx.Tensor,
     m: fx.Int32,
     n: fx.Int32,
@@ -135,8 +130,8 @@ def group_norm_back_kernel(
     even: fx.Constexpr[bool],
     form: fx.Constexpr[Form],
 ):
-    lines = Lines(form, row_of(form), m, n, fx.SharedAllocator(), dy=dy, x=x, dx=dx)
-    lines.fetch("dy", "x")
+    lines = Lines(form, row_of(form), m, n, fx.SharedAllocator(), dy=dy, x=x, dsummed=dsummed, dx=dx)
+    lines.fetch("dy", "x", "dsummed")
     channels = Channels(lines, groups, each, size, even)
     mean, scale, count = lines.wide(means[lines.row]), lines.wide(scales[lines.row]), lines.wide(n)
 
@@ -149,7 +144,12 @@ def group_norm_back_kernel(
 
     along, level = lines.fold(lambda at: [weighted(at) * normed(at), weighted(at)], [ADD, ADD])
     along, level = along / count, level / count
-    lines.each(lambda at: lines.write("dx", at, (weighted(at) - level - normed(at) * along) * scale))
+
+    def finish(at: Place) -> None:
+        value = (weighted(at) - level - normed(at) * along) * scale
+        lines.write("dx", at, value if dsummed is None else value + lines.read("dsummed", at))
+
+    lines.each(finish)
 
 
 @flyc.jit
@@ -159,6 +159,7 @@ def group_norm_back(
     weight: fx.Tensor | None,
     means: fx.Tensor,
     scales: fx.Tensor,
+    dsummed: fx.Tensor | None,
     dx: fx.Tensor,
     m: fx.Int32,
     n: fx.Int32,
@@ -169,8 +170,8 @@ def group_norm_back(
     form: fx.Constexpr[Form],
     stream: fx.Stream = fx.Stream(None),
 ):
-    """dx of every group."""
-    group_norm_back_kernel(dy, x, weight, means, scales, dx, m, n, groups, each, size, even, form).launch(
+    """dx of every group, with the gradient of the sum on top."""
+    group_norm_back_kernel(dy, x, weight, means, scales, dsummed, dx, m, n, groups, each, size, even, form).launch(
         grid=blocks_for(form, m), block=form.block, stream=stream
     )
 
@@ -239,11 +240,13 @@ class GroupNorm(NamedTuple):
     """A group norm, and what its gradient needs: the mean and the reciprocal deviation of each group."""
 
     out: Given
+    summed: Given
+    """x + residual in the type of x; x itself without a residual."""
     mean: Given
     scale: Given
 
 
-class _Extents(NamedTuple):
+class Extents(NamedTuple):
     images: int
     groups: int
     each: int
@@ -257,14 +260,17 @@ def group_norm(
     bias: HostArray | None = None,
     *,
     eps: float = 1e-5,
+    residual: HostArray | None = None,
     out: HostArray | None = None,
     stream: object = None,
 ) -> Given:
     """`x`, (images, channels, ...), less its mean and over its deviation in each group of channels.
 
-    `weight` and `bias` have a value for each channel.
+    `weight` and `bias` have a value for each channel. With a residual the norm is that of x + residual, and the result
+    (norm, x + residual).
     """
-    return group_norm_forward(x, groups, weight, bias, eps=eps, out=out, stream=stream).out
+    made = group_norm_forward(x, groups, weight, bias, eps=eps, residual=residual, out=out, stream=stream)
+    return made.out if residual is None else (made.out, made.summed)
 
 
 def group_norm_forward(
@@ -274,6 +280,7 @@ def group_norm_forward(
     bias: HostArray | None = None,
     *,
     eps: float = 1e-5,
+    residual: HostArray | None = None,
     out: HostArray | None = None,
     stream: object = None,
 ) -> GroupNorm:
@@ -282,42 +289,52 @@ def group_norm_forward(
     if type(groups) is not int or type(eps) is not float:
         groups, eps = whole(op, "groups", groups), number(op, "eps", eps, 0)
     if out is None and stream is None:
-        key, known = repeated(op, (groups, eps), x, weight, bias)
+        key, known = repeated(op, (groups, eps), x, weight, bias, residual)
         if known is not None:
             return known
-    number(op, "eps", eps, 0)
-    arrays_only(op, x=x, weight=weight, bias=bias, out=out)
-    extents = _check(op, x, groups, weight, bias)
+    extents = check_group_norm(op, x, groups, weight, bias, residual, eps)
+    arrays_only(op, out=out)
     result = Result(op, "out", x, dtype_of(x), out, plain=True)
-    check_apart(op, "out", out, x=x, weight=weight, bias=bias)
+    check_apart(op, "out", out, x=x, residual=residual, weight=weight, bias=bias)
+    summed = None if residual is None else Result(op, "summed", x, dtype_of(x), None, plain=True)
     m, n = extents.images * groups, extents.each * extents.size
     wide = "float64" if dtype_of(x) == "float64" else "float32"
     means, scales = (vacant(x, (m,), wide) for _ in range(2))
     if m and n:
-        rows = {"x": matrix(x.reshape(m, n)), "out": result.plain.reshape(m, n)}
+        rows = {
+            "x": matrix(x.reshape(m, n)), "residual": None if residual is None else matrix(residual.reshape(m, n)),
+            "out": result.plain.reshape(m, n), "summed": None if summed is None else summed.plain.reshape(m, n),
+        }  # fmt: skip
         form = recall(op, rows, None, lambda: _form(op, rows, 4))
         vectors = (_vector(weight), _vector(bias))
         rest = (m, n, groups, extents.each, extents.size, eps, _even(form, extents.size), form)
         group_norm_rows(
-            rows["x"], vectors[0], vectors[1], rows["out"], means, scales, *rest, **more_of(stream)
-        )  # fmt: skip
-        if key is not None and is_view(rows["x"], x) and vectors[0] is weight and vectors[1] is bias:
-            _remember(key, x, weight, bias, means, rest)
-    return GroupNorm(result.done(), means, scales)
+            rows["x"], rows["residual"], *vectors, rows["out"], rows["summed"], means, scales, *rest, **more_of(stream)
+        )
+        if key is not None and _in_place(rows, x=x, residual=residual) and vectors[0] is weight and vectors[1] is bias:
+            _remember(key, x, weight, bias, residual, means, rest)
+    return GroupNorm(result.done(), x if summed is None else summed.done(), means, scales)
 
 
-def _remember(key: object, x: Given, weight: Given, bias: Given, means: Given, rest: tuple[object, ...]) -> None:
+def _remember(
+    key: object, x: Given, weight: Given, bias: Given, residual: Given, means: Given, rest: tuple[object, ...]
+) -> None:
     """The forward call, for tensors like these."""
-    fresh, statistic, shape = fresh_like(x), fresh_as(x, means.shape, means.dtype), rest[:2]
+    fresh, statistic, shape, sums = fresh_like(x), fresh_as(x, means.shape, means.dtype), rest[:2], residual is not None
 
-    def arrange(x: Given, weight: Given, bias: Given, out: Given, mean: Given, scale: Given) -> tuple[object, ...]:
-        return (x.view(shape), weight, bias, out.view(shape), mean, scale, *rest)
+    def arrange(
+        x: Given, weight: Given, bias: Given, residual: Given, out: Given, summed: Given, mean: Given, scale: Given
+    ) -> tuple[object, ...]:
+        x, residual, out, summed = (None if v is None else v.view(shape) for v in (x, residual, out, summed))
+        return (x, residual, weight, bias, out, summed, mean, scale, *rest)
 
-    rows = relaunch(group_norm_rows, arrange, range(6), fresh=3)
+    rows = relaunch(group_norm_rows, arrange, (0, 3, 1, 2, 4, 5, 6, 7), fresh=4)
 
-    def call(x: Given, weight: Given, bias: Given) -> GroupNorm | None:
-        out, mean, scale = fresh(x), statistic(), statistic()
-        return GroupNorm(out, mean, scale) if rows.now(x, weight, bias, out, mean, scale) else None
+    def call(x: Given, weight: Given, bias: Given, residual: Given) -> GroupNorm | None:
+        out, summed, mean, scale = fresh(x), fresh(x) if sums else None, statistic(), statistic()
+        if not rows.now(x, weight, bias, residual, out, summed, mean, scale):
+            return None
+        return GroupNorm(out, summed if sums else x, mean, scale)
 
     remember_call(key, call)
 
@@ -330,30 +347,27 @@ def group_norm_backward(
     mean: HostArray,
     scale: HostArray,
     *,
+    dsummed: HostArray | None = None,
     wanted: tuple[bool, bool, bool] = (True, True, True),
     bias_type: str | None = None,
     stream: object = None,
 ) -> tuple[Given, Given, Given]:
     """The gradients of x, weight and bias, None for those that are not `wanted`.
 
-    Those of weight and bias have the type of `weight`, or of x without one; that of the bias `bias_type`, if given.
+    `x` is what was normed: with a residual the sum, whose gradient, where it was a result, is `dsummed`; the residual's
+    is that of x. Those of weight and bias have the type of `weight`, or of x without one; that of the bias `bias_type`,
+    if given.
     """
     op, key = "group_norm_backward", None
     inputs, weights, biases = flags(op, "wanted", wanted, 3)
     groups = whole(op, "groups", groups)
-    if bias_type is not None:
-        bias_type = choice(op, "bias_type", bias_type, tuple(FLOATS))
     if stream is None:
-        key, known = repeated(op, (groups, inputs, weights, biases, bias_type), dy, x, weight, mean, scale)
+        key, known = repeated(op, (groups, inputs, weights, biases, bias_type), dy, x, weight, mean, scale, dsummed)
         if known is not None:
             return known
-    arrays_only(op, dy=dy, x=x, weight=weight, mean=mean, scale=scale)
-    extents = _check(op, x, groups, weight, None)
-    shaped(op, "dy", describe(op, "dy", dy), x.shape, "x")
+    extents = check_group_norm_backward(op, dy, x, groups, weight, mean, scale, dsummed, bias_type)
     images, _, each, size = extents
     m, n, channels = images * groups, each * size, groups * each
-    for name, v in (("mean", mean), ("scale", scale)):
-        shaped(op, name, describe(op, name, v), (m,), "x")
     result = Result(op, "dx", x, dtype_of(x), None, plain=True) if inputs else None
     kind = dtype_of(x if weight is None else weight)
     fresh, types = vacant if m and n else zeros, ((weights, kind), (biases, bias_type or kind))
@@ -364,12 +378,15 @@ def group_norm_backward(
         launches: list[_Launch] = []
         views: list[bool] = []
         if result is not None:
-            rows = {"dy": matrix(dy.reshape(m, n)), "x": matrix(x.reshape(m, n)), "dx": result.plain.reshape(m, n)}
+            rows = {
+                "dy": matrix(dy.reshape(m, n)), "x": matrix(x.reshape(m, n)),
+                "dsummed": None if dsummed is None else matrix(dsummed.reshape(m, n)), "dx": result.plain.reshape(m, n),
+            }  # fmt: skip
             form = recall(op, rows, None, lambda: _form(op, rows, 8))
             rest = (m, n, groups, each, size, _even(form, size), form)
             launches.append(_Launch(group_norm_back, (m, n), rest))
-            views += [is_view(rows["dy"], dy), is_view(rows["x"], x)]
-            group_norm_back(rows["dy"], rows["x"], *vectors, rows["dx"], *rest, **more_of(stream))
+            views.append(_in_place(rows, dy=dy, x=x, dsummed=dsummed))
+            group_norm_back(rows["dy"], rows["x"], *vectors, rows["dsummed"], rows["dx"], *rest, **more_of(stream))
         sums = None
         if weights or biases:
             lines = {name: matrix(v.reshape(images * channels, size)) for name, v in (("dy", dy), ("x", x))}
@@ -378,13 +395,18 @@ def group_norm_backward(
             form = recall(f"{op}: channels", lines, None, lambda: _form(op, lines, 8))
             rest = (images * channels, size, each, images, channels, form)
             launches.append(_Launch(channel_sums, (images * channels, size), rest))
-            views += [is_view(lines["dy"], dy), is_view(lines["x"], x)]
-            given: list[Given] = [lines["dy"], lines["x"], means, scales, *_parts(sums, made), *made, *rest]
-            channel_sums(*given, **more_of(stream))
+            views.append(_in_place(lines, dy=dy, x=x))
+            sent: list[Given] = [lines["dy"], lines["x"], means, scales, *_parts(sums, made), *made, *rest]
+            channel_sums(*sent, **more_of(stream))
         as_they_are = all(a is b for a, b in zip(vectors, (weight, mean, scale), strict=True))
         if key is not None and all(views) and as_they_are:
             _remember_backward(key, x, made, sums, launches)
     return None if result is None else result.done(), made[0], made[1]
+
+
+def _in_place(rows: Mapping[str, HostArray | None], **given: HostArray | None) -> bool:
+    """Whether matrices of rows are what was given."""
+    return all(v is None or is_view(cast("HostArray", rows[name]), v) for name, v in given.items())
 
 
 class _Launch(NamedTuple):
@@ -401,8 +423,8 @@ def _parts(sums: Given, made: Sequence[Given]) -> tuple[Given, ...]:
     return (*(None if t is None else t.reshape(-1) for t in (of_weight, of_bias)), of_weight, of_bias)
 
 
-_SOURCES = {"group_norm_back": (0, 1, 2, 3, 4, 5), "channel_sums": (0, 1, 3, 4, 6, 6, 6, 6, 7, 8)}
-"""Of dy, x, weight, mean, scale, dx, the sums, dweight and dbias, those that a function takes."""
+_SOURCES = {"group_norm_back": (0, 1, 2, 3, 4, 5, 6), "channel_sums": (0, 1, 3, 4, 7, 7, 7, 7, 8, 9)}
+"""Of dy, x, weight, mean, scale, dsummed, dx, the sums, dweight and dbias, those that a function takes."""
 
 
 def _remember_backward(key: object, x: Given, made: list[Given], sums: Given, launches: list[_Launch]) -> None:
@@ -413,10 +435,11 @@ def _remember_backward(key: object, x: Given, made: list[Given], sums: Given, la
     shape, wide = (None, None) if sums is None else (tuple(sums.shape), sums.dtype)
 
     def arranged(launch: _Launch, *tensors: Given) -> tuple[object, ...]:
-        dy, x, weight, mean, scale, dx, memory, *made = tensors
+        dy, x, weight, mean, scale, dsummed, dx, memory, *made = tensors
         rows = (dy.view(launch.shape), x.view(launch.shape))
         if launch.function is group_norm_back:
-            return (*rows, weight, mean, scale, dx.view(launch.shape), *launch.rest)
+            extra = None if dsummed is None else dsummed.view(launch.shape)
+            return (*rows, weight, mean, scale, extra, dx.view(launch.shape), *launch.rest)
         assert shape is not None
         return (*rows, mean, scale, *_parts(part_of(memory, shape, wide), made), *made, *launch.rest)
 
@@ -426,14 +449,16 @@ def _remember_backward(key: object, x: Given, made: list[Given], sums: Given, la
     )
     second = more[0] if more else None
 
-    def call(dy: Given, x: Given, weight: Given, mean: Given, scale: Given) -> tuple[Given, Given, Given] | None:
+    def call(
+        dy: Given, x: Given, weight: Given, mean: Given, scale: Given, dsummed: Given
+    ) -> tuple[Given, Given, Given] | None:
         dx = fresh(x) if inputs else None
         sums = None if of_sums is None else of_sums()
         dweight = None if of_weight is None else of_weight()
         dbias = None if of_bias is None else of_bias()
-        if not first.now(dy, x, weight, mean, scale, dx, sums, dweight, dbias):
+        if not first.now(dy, x, weight, mean, scale, dsummed, dx, sums, dweight, dbias):
             return None
-        if second is not None and not second.now(dy, x, weight, mean, scale, dx, sums, dweight, dbias):
+        if second is not None and not second.now(dy, x, weight, mean, scale, dsummed, dx, sums, dweight, dbias):
             return None
         return dx, dweight, dbias
 
@@ -449,7 +474,7 @@ def _even(form: Form, size: int) -> bool:
     return not form.edges and size % form.unit == 0
 
 
-def _form(op: str, rows: dict[str, HostArray], held: int) -> Form:
+def _form(op: str, rows: Mapping[str, HostArray | None], held: int) -> Form:
     found = described(op, rows)
     same_place(op, found)
     x = found["x"]
@@ -458,7 +483,18 @@ def _form(op: str, rows: dict[str, HostArray], held: int) -> Form:
     return form_of(m, n, found, max(held, x.itemsize))
 
 
-def _check(op: str, x: HostArray, groups: int, weight: HostArray | None, bias: HostArray | None) -> _Extents:
+def check_group_norm(
+    op: str,
+    x: HostArray,
+    groups: int,
+    weight: HostArray | None,
+    bias: HostArray | None,
+    residual: HostArray | None,
+    eps: float,
+) -> Extents:
+    """What is refused of a group norm, by extents and types alone."""
+    number(op, "eps", eps, 0)
+    arrays_only(op, x=x, weight=weight, bias=bias, residual=residual)
     found: Array = describe(op, "x", x)
     if len(found.shape) < 2:
         raise DSLValueError(f"{op}: x is (images, channels, ...), got {found}")
@@ -468,10 +504,36 @@ def _check(op: str, x: HostArray, groups: int, weight: HostArray | None, bias: H
     for name, v in (("weight", weight), ("bias", bias)):
         if v is not None:
             shaped(op, name, describe(op, name, v), (channels,), "x")
+    if residual is not None:
+        shaped(op, "residual", describe(op, "residual", residual, (found.dtype,)), found.shape, "x")
     size = 1
     for extent in found.shape[2:]:
         size *= extent
-    return _Extents(images, groups, channels // groups, size)
+    return Extents(images, groups, channels // groups, size)
+
+
+def check_group_norm_backward(
+    op: str,
+    dy: HostArray,
+    x: HostArray,
+    groups: int,
+    weight: HostArray | None,
+    mean: HostArray,
+    scale: HostArray,
+    dsummed: HostArray | None,
+    bias_type: str | None = None,
+) -> Extents:
+    """The same of its gradients."""
+    if bias_type is not None:
+        choice(op, "bias_type", bias_type, tuple(FLOATS))
+    arrays_only(op, dy=dy, x=x, weight=weight, mean=mean, scale=scale, dsummed=dsummed)
+    extents = check_group_norm(op, x, groups, weight, None, None, 0.0)
+    for name, v in (("dy", dy), ("dsummed", dsummed)):
+        if v is not None:
+            shaped(op, name, describe(op, name, v), x.shape, "x")
+    for name, v in (("mean", mean), ("scale", scale)):
+        shaped(op, name, describe(op, name, v), (extents.images * groups,), "x")
+    return extents
 
 
 __all__ = ["GroupNorm", "group_norm", "group_norm_backward", "group_norm_forward"]

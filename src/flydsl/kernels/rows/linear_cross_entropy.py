@@ -8,6 +8,7 @@ there. Logits of a piece are float32, their gradients have the type of `x`, as w
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import NamedTuple, cast
 
 import flydsl.compiler as flyc
@@ -18,7 +19,7 @@ from ..scalars import flags, whole, wholes
 from .arrays import INDICES, Given, HostArray, describe, matrix, same_place, shaped, type_of, vacant, vector, zeros
 from .call import arrays_only, described, more_of, recall
 from .columns import column_sums
-from .cross_entropy import Loss, check_reduction, counting, cross_entropy_back, reduced
+from .cross_entropy import Loss, check_losses, check_reduction, counting, cross_entropy_back, reduced
 from .form import Form, form_of
 from .lines import ADD, Lines, logarithm, power
 from .softmax_kernels import blocks_for, row_of, top_and_sum
@@ -191,7 +192,8 @@ def linear_cross_entropy_forward(
     """The loss of each row, and what the gradient needs."""
     op = "linear_cross_entropy"
     ignore_index, label_smoothing = counting(op, ignore_index, label_smoothing)
-    problem = _check(op, x, weight, target, bias, piece)
+    check_linear_cross_entropy(op, x, weight, target, bias)
+    problem = _problem(op, x, weight, target, bias, piece)
     wide = _wide(x)
     losses, sums, tops = (vacant(x, tuple(target.shape), wide) for _ in range(3))
     average: Given = vector(vacant(x, tuple(target.shape), wide)) if label_smoothing else None
@@ -228,10 +230,9 @@ def linear_cross_entropy_backward(
     op = "linear_cross_entropy_backward"
     ignore_index, label_smoothing = counting(op, ignore_index, label_smoothing)
     need_x, need_weight, need_bias = flags(op, "wanted", wanted, 3)
-    problem = _check(op, x, weight, target, bias, piece)
-    for name, v in (("sums", sums), ("dlosses", dlosses)):
-        arrays_only(op, **{name: v})
-        shaped(op, name, describe(op, name, v), tuple(target.shape), "target")
+    check_linear_cross_entropy(op, x, weight, target, bias)
+    check_losses(op, target, sums, dlosses)
+    problem = _problem(op, x, weight, target, bias, piece)
     level: Given = vector(sums)
     given: Given = vector(dlosses)
     dtype, wide, more = type_of(x), _wide(x), more_of(stream)
@@ -286,14 +287,10 @@ def _form(op: str, rows: dict[str, HostArray | None]) -> Form:
     return recall(op, rows, None, lambda: form_of(m, n, described(op, rows), 4))
 
 
-def _check(
-    op: str,
-    x: HostArray,
-    weight: HostArray,
-    target: HostArray,
-    bias: HostArray | None,
-    piece: tuple[int, int] | None,
-) -> _Problem:
+def check_linear_cross_entropy(
+    op: str, x: HostArray, weight: HostArray, target: HostArray, bias: HostArray | None
+) -> None:
+    """What is refused, by extents and types alone."""
     arrays_only(op, x=x, weight=weight, target=target, bias=bias)
     found = {"x": describe(op, "x", x), "weight": describe(op, "weight", weight)}
     rows, table = found["x"], found["weight"]
@@ -308,14 +305,25 @@ def _check(
     found["target"] = describe(op, "target", target, INDICES)
     shaped(op, "target", found["target"], rows.shape[:-1], "x")
     same_place(op, found)
+    m = prod(target.shape)
+    if not table.shape[0] and m:
+        raise DSLValueError(f"{op}: weight has no classes to choose from for the {m} rows of x")
+
+
+def _problem(
+    op: str,
+    x: HostArray,
+    weight: HostArray,
+    target: HostArray,
+    bias: HostArray | None,
+    piece: tuple[int, int] | None,
+) -> _Problem:
     sizes = None if piece is None else wholes(op, "piece", piece)
     if sizes is not None and (len(sizes) != 2 or min(sizes) < 1):
         raise DSLValueError(f"{op}: a piece has at least one row and one class, got {piece}")
     goal: Given = vector(target)
-    m, v = goal.shape[0], table.shape[0]
-    if m and not v:
-        raise DSLValueError(f"{op}: weight has no classes to choose from for the {m} rows of x")
-    flat: Given = matrix(x) if 0 not in rows.shape else x.reshape(m, rows.shape[-1])
+    m, v = goal.shape[0], weight.shape[0]
+    flat: Given = matrix(x) if 0 not in x.shape else x.reshape(m, x.shape[-1])
     size = _piece(m, v) if sizes is None else (sizes[0], sizes[1])
     return _Problem(flat, weight, None if bias is None else vector(bias), goal, size)
 

@@ -1,15 +1,24 @@
-"""RMS norm and layer norm of rows, with a sum of two rows in front."""
+"""RMS norm and layer norm of rows, with a sum of two rows in front; and what of a row may be quantized."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from .form import Form
-from .lines import Lines, Place
-from .softmax_kernels import blocks_for, cluster_of, registers_for, row_of, waiting_bytes
+from .lines import Lines, Place, power
+from .softmax_kernels import (
+    blocks_for,
+    cluster_of,
+    power_at,
+    registers_for,
+    row_of,
+    top_of_all_and_warp,
+    waiting_bytes,
+)
 from .staying import Stay, ring_bytes
 
 if TYPE_CHECKING:
@@ -52,6 +61,64 @@ def reciprocal(x: fx.Numeric, narrow: bool) -> fx.Numeric:
 def centre(value: Value, mean: fx.Numeric, scale: fx.Numeric, narrow: bool) -> Value:
     """(value - mean) scale; for narrow results one operation, at the cost of half an ulp of mean times scale."""
     return fx.fma(value, scale, -mean * scale) if narrow else (value - mean) * scale
+
+
+class Channels:
+    """Which channel an element of a group belongs to."""
+
+    def __init__(self, lines: Lines, groups: fx.Int32, each: fx.Int32, size: fx.Int32, even: bool):
+        self.lines, self.size, self.even = lines, size, even
+        self.first = lines.row % groups * each
+
+    def read(self, t: fx.Tensor, at: Place) -> Value:
+        """The values of the channels of a place: one for all of it where channels consist of whole units."""
+        wide = self.lines.wide
+        if at.size == 1 or self.even:
+            return wide(t[self.first + at.at // self.size])
+        found = [wide(t[self.first + (at.at + i) // self.size]) for i in range(at.size)]
+        return fx.Vector.from_elements(found, wide)
+
+
+def values_of(
+    lines: Lines,
+    norm: str,
+    eps: fx.Float64,
+    weight: fx.Tensor | None,
+    bias: fx.Tensor | None,
+    groups: fx.Int32 | None,
+    each: fx.Int32 | None,
+    size: fx.Int32 | None,
+    even: bool,
+) -> Callable[[Place], Value]:
+    """The values at a place of the row as it is (""), of a norm of it, "rms", "layer" or "group", or of its "softmax".
+
+    Of the "group" norm rows are groups of `each` channels of `size` elements. There weight and bias have a value for
+    each channel; otherwise they are arrays of the lines.
+    """
+    lines.fetch(*READ)
+    if norm == "softmax":
+        top, mine, total = top_of_all_and_warp(lines, "x")
+        share = power(mine - top) / total
+        return lambda at: power_at(lines, "x", at, mine) * share
+    mean, scale = statistics(lines, lines.wide(eps), norm != "rms") if norm else (None, None)
+    channels = None
+    if groups is not None and each is not None and size is not None:
+        channels = Channels(lines, groups, each, size, even)
+
+    def read(name: str, t: fx.Tensor, at: Place) -> Value:
+        return lines.read(name, at) if channels is None else channels.read(t, at)
+
+    def value_at(at: Place) -> Value:
+        def make() -> Value:
+            value = summed_at(lines, at)
+            value = value if mean is None else value - mean
+            value = value if scale is None else value * scale
+            value = value if weight is None else value * read("weight", weight, at)
+            return value if bias is None else value + read("bias", bias, at)
+
+        return lines.keep("result", at, make)
+
+    return value_at
 
 
 @flyc.kernel

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from flydsl.errors import DSLTypeError
@@ -142,16 +143,9 @@ def norm(
         key, known = repeated(op, (training, eps), x, weight, bias, residual)
         if known is not None:
             return known
-    number(op, "eps", eps, 0)
-    arrays_only(op, x=x, weight=weight, bias=bias, residual=residual, out=out)
-    dtype = dtype_of(describe_rows(op, "x", x))
-    for name, v in (("weight", weight), ("bias", bias)):
-        if v is not None:
-            shaped(op, name, describe(op, name, v), x.shape[-1:], "x")
-    if residual is not None:
-        shaped(op, "residual", describe(op, "residual", residual), x.shape, "x")
-        if dtype_of(residual) != dtype:
-            raise DSLTypeError(f"{op}: residual is {dtype} as x, got {dtype_of(residual)}")
+    check_norm(op, x, weight, bias, residual, eps)
+    arrays_only(op, out=out)
+    dtype = dtype_of(x)
     result = Result(op, "out", x, dtype, out)
     check_apart(op, "out", out, x=x, residual=residual, weight=weight, bias=bias)
     summed = None if residual is None else Result(op, "summed", x, dtype, None)
@@ -160,8 +154,8 @@ def norm(
     means = scales = None
     if training:
         statistics = "float64" if dtype == "float64" else "float32"
-        scales = vacant(x, (m,), statistics)
-        means = vacant(x, (m,), statistics) if centred else None
+        scales, *centres = (vacant(x, (prod(x.shape[:-1]),), statistics) for _ in range(1 + centred))
+        means = centres[0] if centred else None
     if m and n:
         rows = {
             "x": mx, "residual": None if residual is None else matrix(residual), "weight": _vector(weight),
@@ -182,6 +176,51 @@ def norm(
         if key is not None:
             _remember(key, m, n, form, x, weight, bias, residual, scales, centred, eps)
     return Norm(result.done(), x if summed is None else summed.done(), means, scales)
+
+
+def check_norm(
+    op: str,
+    x: HostArray,
+    weight: HostArray | None,
+    bias: HostArray | None,
+    residual: HostArray | None,
+    eps: float,
+) -> None:
+    """What is refused of a norm, by extents and types alone."""
+    number(op, "eps", eps, 0)
+    arrays_only(op, x=x, weight=weight, bias=bias, residual=residual)
+    dtype = dtype_of(describe_rows(op, "x", x))
+    for name, v in (("weight", weight), ("bias", bias)):
+        if v is not None:
+            shaped(op, name, describe(op, name, v), x.shape[-1:], "x")
+    if residual is not None:
+        shaped(op, "residual", describe(op, "residual", residual), x.shape, "x")
+        if dtype_of(residual) != dtype:
+            raise DSLTypeError(f"{op}: residual is {dtype} as x, got {dtype_of(residual)}")
+
+
+def check_norm_backward(
+    op: str,
+    dy: HostArray,
+    x: HostArray,
+    weight: HostArray | None,
+    mean: HostArray | None,
+    scale: HostArray,
+    dsummed: HostArray | None,
+    bias_type: str | None = None,
+) -> None:
+    """The same of its gradients."""
+    if bias_type is not None:
+        choice(op, "bias_type", bias_type, tuple(FLOATS))
+    arrays_only(op, dy=dy, x=x, weight=weight, mean=mean, scale=scale, dsummed=dsummed)
+    describe_rows(op, "x", x)
+    m, n = prod(x.shape[:-1]), x.shape[-1]
+    for name, v, shape in (
+        ("dy", dy, x.shape), ("weight", weight, (n,)), ("mean", mean, (m,)), ("scale", scale, (m,)),
+        ("dsummed", dsummed, x.shape),
+    ):  # fmt: skip
+        if v is not None:
+            shaped(op, name, describe(op, name, v), shape, "x")
 
 
 def _remember(
@@ -396,22 +435,14 @@ def backward(
     if not type(inputs) is type(weights) is type(bias) is bool:
         names = {"inputs": inputs, "weights": weights, "bias": bias}
         inputs, weights, bias = (flag(op, name, value) for name, value in names.items())
-    if bias_type is not None:
-        bias_type = choice(op, "bias_type", bias_type, tuple(FLOATS))
     if stream is None:
         key, found = repeated(op, (inputs, weights, bias, bias_type), dy, x, weight, mean, scale, dsummed)
         if found is not None:
             return found
-    arrays_only(op, dy=dy, x=x, weight=weight, mean=mean, scale=scale, dsummed=dsummed)
-    dtype = dtype_of(describe_rows(op, "x", x))
-    shaped(op, "dy", describe(op, "dy", dy), x.shape, "x")
+    check_norm_backward(op, dy, x, weight, mean, scale, dsummed, bias_type)
+    dtype = dtype_of(x)
     mx = matrix(x)
     m, n = mx.shape
-    for name, v, shape in (("weight", weight, (n,)), ("mean", mean, (m,)), ("scale", scale, (m,))):
-        if v is not None:
-            shaped(op, name, describe(op, name, v), shape, "x")
-    if dsummed is not None:
-        shaped(op, "dsummed", describe(op, "dsummed", dsummed), x.shape, "x")
     weights = weights and weight is not None
     if not (inputs or weights or bias):
         return Gradients(None, None, None)

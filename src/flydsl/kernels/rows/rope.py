@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, cast
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 THREADS = 128
 TEAMS = (128, 64, 32, 16, 8)
 """Threads of a token, of which some may be idle in the last turn."""
+
+
+T = TypeVar("T")
 
 
 @flyc.jit
@@ -226,23 +230,13 @@ def rope(
         key, known = repeated(op, (interleaved, inverse), *given)
         if known is not None:
             return known
-    arrays_only(op, q=q, k=k, cos=cos, sin=sin, positions=positions)
-    first = describe(op, "q", q)
-    found = {"q": first, "k": None if k is None else describe(op, "k", k)}
-    tables = {name: describe(op, name, t) for name, t in (("cos", cos), ("sin", sin))}
-    _check(op, first, found["k"], tables["cos"], tables["sin"])
-    places = None if positions is None else describe(op, "positions", positions, INDICES)
-    same_place(op, {**found, **tables, "positions": places})
-    if places is not None and places.shape != tuple(q.shape[:-2]):
-        raise DSLValueError(f"{op}: positions has one for each token, {list(q.shape[:-2])}, got {places}")
-    if places is None and q.shape[-3] > cos.shape[0]:
-        raise DSLValueError(f"{op}: cos has a row for each of {q.shape[-3]} positions, got {tables['cos']}")
-    kept = _kept(op, q, k, v, cache, slots, {**found, **tables, "positions": places})
+    check_rope(op, q, k, cos, sin, positions, v, cache, slots)
+    kept = _kept(op, q, k, v, cache, slots)
     outs = [None if x is None else vacant(x, tuple(x.shape), dtype_of(x)) for x in (q, k if kept is None else None)]
     if 0 not in q.shape:
         cos, sin = matrix(cos), matrix(sin)
         inputs = [None if x is None else _heads(x) for x in (q, k)]
-        results = [None if x is None else x.reshape(-1, *x.shape[-2:]) for x in outs]
+        results = [None if x is None else _tokens(x) for x in outs]
         into = (results[1], None, None, None)
         if kept is not None:
             into = (kept.keys, _heads(kept.v), kept.values, vector(kept.slots))
@@ -280,31 +274,15 @@ def _kept(
     v: HostArray | None,
     cache: tuple[HostArray, HostArray] | None,
     slots: HostArray | None,
-    others: Mapping[str, Array | None],
 ) -> _Kept | None:
     """The cache as rows of heads; None without one."""
-    if cache is None and v is None and slots is None:
+    if cache is None or v is None or slots is None:
         return None
-    if cache is None or v is None or slots is None or k is None:
-        raise DSLValueError(
-            f"{op}: k, v, cache and slots come together: cache=(keys, values), and a slot for each token"
-        )
-    if not isinstance(cache, (tuple, list)) or len(cache) != 2:  # pyright: ignore[reportUnnecessaryIsInstance, reportUnnecessaryComparison]
-        raise DSLTypeError(f"{op}: cache is the keys and the values, got {cache!r:.80}")
-    names = {"v": v, "slots": slots, "keys": cache[0], "values": cache[1]}
-    arrays_only(op, **names)
-    kind = dtype_of(k)
-    found = {name: describe(op, name, x, INDICES if name == "slots" else (kind,)) for name, x in names.items()}
-    same_place(op, {**others, **found})
-    shaped(op, "v", found["v"], k.shape, "k")
-    shaped(op, "slots", found["slots"], q.shape[:-2], "q")
     rows: list[HostArray] = []
     for name, x in (("keys", cache[0]), ("values", cache[1])):
-        each = found[name]
-        if len(each.shape) < 3 or each.shape[-2:] != tuple(k.shape[-2:]):
-            raise DSLValueError(f"{op}: {name} is (..., rows, {k.shape[-2]}, {k.shape[-1]}) as k is, got {each}")
-        flat = x.reshape(-1, *x.shape[-2:])
+        flat = _tokens(x)
         if not (is_view(flat, x) and is_view(_heads(flat), flat)):
+            each = describe(op, name, x)
             raise DSLValueError(f"{op}: {name} is written in place: rows follow each other in steps, got {each}")
         check_apart(op, name, x, q=q, k=k, v=v, slots=slots)
         rows.append(flat)
@@ -312,6 +290,69 @@ def _kept(
     if address(cache[0]) == address(cache[1]) and 0 not in cache[0].shape:
         raise DSLValueError(f"{op}: keys overlaps values; give it memory of its own")
     return _Kept(rows[0], rows[1], v, slots)
+
+
+def check_rope(
+    op: str,
+    q: HostArray,
+    k: HostArray | None,
+    cos: HostArray,
+    sin: HostArray,
+    positions: HostArray | None,
+    v: HostArray | None = None,
+    cache: tuple[HostArray, HostArray] | None = None,
+    slots: HostArray | None = None,
+) -> None:
+    """What is refused, by extents and types alone."""
+    arrays_only(op, q=q, k=k, cos=cos, sin=sin, positions=positions)
+    first = describe(op, "q", q)
+    found = {"q": first, "k": None if k is None else describe(op, "k", k)}
+    tables = {name: describe(op, name, t) for name, t in (("cos", cos), ("sin", sin))}
+    _check(op, first, found["k"], tables["cos"], tables["sin"])
+    places = None if positions is None else describe(op, "positions", positions, INDICES)
+    same_place(op, {**found, **tables, "positions": places})
+    if places is not None and places.shape != tuple(q.shape[:-2]):
+        raise DSLValueError(f"{op}: positions has one for each token, {list(q.shape[:-2])}, got {places}")
+    if places is None and q.shape[-3] > cos.shape[0]:
+        raise DSLValueError(f"{op}: cos has a row for each of {q.shape[-3]} positions, got {tables['cos']}")
+    _check_cache(op, q, k, v, cache, slots, {**found, **tables, "positions": places})
+
+
+def cache_of(op: str, k: T | None, v: T | None, cache: tuple[T, T] | None, slots: T | None) -> tuple[T, T, T, T, T]:
+    """k, v, the keys and values they go to, and slots: they come together."""
+    if cache is None or v is None or slots is None or k is None:
+        raise DSLValueError(
+            f"{op}: k, v, cache and slots come together: cache=(keys, values), and a slot for each token"
+        )
+    if not isinstance(cache, (tuple, list)) or len(cache) != 2:  # pyright: ignore[reportUnnecessaryIsInstance, reportUnnecessaryComparison]
+        raise DSLTypeError(f"{op}: cache is the keys and the values, got {cache!r:.80}")
+    return k, v, cache[0], cache[1], slots
+
+
+def _check_cache(
+    op: str,
+    q: HostArray,
+    k: HostArray | None,
+    v: HostArray | None,
+    cache: tuple[HostArray, HostArray] | None,
+    slots: HostArray | None,
+    others: Mapping[str, Array | None],
+) -> None:
+    """The same of where keys and values go."""
+    if cache is None and v is None and slots is None:
+        return
+    k, v, keys, values, slots = cache_of(op, k, v, cache, slots)
+    names = {"v": v, "slots": slots, "keys": keys, "values": values}
+    arrays_only(op, **names)
+    kind = dtype_of(k)
+    found = {name: describe(op, name, x, INDICES if name == "slots" else (kind,)) for name, x in names.items()}
+    same_place(op, {**others, **found})
+    shaped(op, "v", found["v"], k.shape, "k")
+    shaped(op, "slots", found["slots"], q.shape[:-2], "q")
+    for name in ("keys", "values"):
+        each = found[name]
+        if len(each.shape) < 3 or each.shape[-2:] != tuple(k.shape[-2:]):
+            raise DSLValueError(f"{op}: {name} is (..., rows, {k.shape[-2]}, {k.shape[-1]}) as k is, got {each}")
 
 
 def _remember(key: object, given: tuple[Given, ...], read: tuple[Given, ...], rest: tuple[object, ...]) -> None:
@@ -343,9 +384,14 @@ def _team(count: int) -> int:
     return max(TEAMS, key=lambda team: (count / (-(-count // team) * team), team))
 
 
+def _tokens(x: Given) -> Given:
+    """As (tokens, heads, dim), where there may be none of each."""
+    return x.reshape(prod(x.shape[:-2]), *x.shape[-2:])
+
+
 def _heads(x: HostArray) -> HostArray:
     """As (tokens, heads, dim), with heads in one piece."""
-    x = x.reshape(-1, *x.shape[-2:])
+    x = _tokens(x)
     last = x.stride()[-1] if is_torch(x) else x.strides[-1] // x.itemsize
     return x if last == 1 else packed(x)
 
@@ -380,4 +426,4 @@ def _in_units(x: Array, unit: int, pairs: bool) -> bool:
     return x.strides[-1] == 1 and x.address % size == 0 and all(s * x.itemsize % size == 0 for s in steps)
 
 
-__all__ = ["rope"]
+__all__ = ["cache_of", "check_rope", "rope"]

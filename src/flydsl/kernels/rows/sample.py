@@ -9,24 +9,25 @@ element's chance wins: the distribution asked for, without a sum over the row in
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
-from flydsl.errors import DSLTypeError, DSLValueError
+from flydsl.errors import DSLValueError
 
 from ..scalars import number, whole
 from .arrays import Given, HostArray, describe, is_torch, matrix, same_place, shaped, vacant, vector
 from .call import arrays_only, described, dtype_of, more_of, recall
 from .form import Form, form_of
 from .largest.one import LOWEST, count_up
-from .lines import ADD, MAX, Lines, Place, power
+from .lines import ADD, MAX, MIN, Lines, Place, power
 from .softmax_entry import describe_rows
 from .softmax_kernels import blocks_for, row_of, top_and_sum
 
 if TYPE_CHECKING:
     from flydsl.expr.annotations import Value
 
+Word: TypeAlias = "fx.Uint32 | fx.Uint64"
 STEP = 2
 """Bits of a limit that a pass over the row finds: more take more comparisons, fewer more passes."""
 MOST_DRAWN = 64.0
@@ -38,20 +39,27 @@ def _elements(lines: Lines, at: Place) -> list[fx.Numeric]:
     return [values[i] for i in range(at.size)] if isinstance(values, fx.Vector) else [values]
 
 
-def _order(value: fx.Numeric) -> fx.Uint32:
-    """A number as an integer that sorts as it does."""
-    bits = (value + 0.0).bitcast(fx.Int32)  # no zero is below another
-    return ((bits < 0).select(~bits, bits ^ fx.Int32(-(2**31)))).bitcast(fx.Uint32)
+def _rank(value: fx.Numeric) -> fx.Numeric:
+    """A number as a signed integer of its width that sorts as it does."""
+    double = type(value) is fx.Float64
+    bits = (value + 0.0).bitcast(fx.Int64 if double else fx.Int32)  # no zero is below another
+    return (bits < 0).select(bits ^ (2**63 - 1 if double else 2**31 - 1), bits)
 
 
-def _limit(lines: Lines, weight: Callable[[fx.Numeric], fx.Numeric], goal: fx.Numeric) -> fx.Uint32:
+def _order(value: fx.Numeric) -> Word:
+    """The same without a sign."""
+    rank = _rank(value)
+    return fx.Uint64(rank ^ LOWEST) if type(value) is fx.Float64 else fx.Uint32(rank ^ -(2**31))
+
+
+def _limit(lines: Lines, weight: Callable[[fx.Numeric], fx.Numeric], goal: fx.Numeric) -> Word:
     """The largest limit such that elements that are not below it weigh at least `goal`; 0 if all of them weigh less."""
-    choices = range(1, 1 << STEP)
+    choices, word = range(1, 1 << STEP), word_of(lines)
 
     def narrow(step: fx.Int32, carried: list[Value]) -> list[Value]:
-        prefix = cast("fx.Uint32", carried[0])
-        shift = fx.Uint32(32 - STEP) - fx.Uint32(step) * STEP
-        limits = [prefix + (fx.Uint32(c) << shift) for c in choices]
+        prefix = cast("Word", carried[0])
+        shift = word(word.width - STEP) - word(step) * STEP
+        limits = [prefix + (word(c) << shift) for c in choices]
 
         def terms(at: Place) -> list[Value]:
             found = [(_order(v), weight(v)) for v in _elements(lines, at)]
@@ -68,7 +76,47 @@ def _limit(lines: Lines, weight: Callable[[fx.Numeric], fx.Numeric], goal: fx.Nu
             fx.barrier()  # before the next one uses the same shared memory
         return [prefix]
 
-    return cast("fx.Uint32", count_up(fx.Int32(32 // STEP), [fx.Uint32(0)], narrow)[0])
+    return cast("Word", count_up(fx.Int32(word.width // STEP), [word(0)], narrow)[0])
+
+
+def word_of(lines: Lines) -> type[Word]:
+    """Integers as wide as what rows are summed in."""
+    return fx.Uint64 if lines.wide is fx.Float64 else fx.Uint32
+
+
+Scores: TypeAlias = "Callable[[Place], list[tuple[fx.Numeric, fx.Int32, fx.Boolean]]]"
+
+
+def _best(lines: Lines, scores: Scores) -> fx.Int64:
+    """The column with the highest score, of equal ones the first: both are one integer of 64 bits."""
+
+    def look(at: Place, so_far: list[Value]) -> list[Value]:
+        chosen = cast("fx.Int64", so_far[0])
+        for score, column, counts in scores(at):
+            rank = fx.Int64(_rank(score)) * 2**32 + (2**32 - 1 - fx.Int64(column))
+            chosen = fx.max(chosen, counts.select(rank, fx.Int64(LOWEST)))
+        return [chosen]
+
+    (mine,) = lines.collect([fx.Int64(LOWEST)], look)
+    (found,) = lines.meet([cast("fx.Int64", mine)], [MAX])
+    return fx.Int64(2**32 - 1 - (found & (2**32 - 1)))
+
+
+def _best_of_doubles(lines: Lines, scores: Scores) -> fx.Int64:
+    """The same for scores of 64 bits: threads meet for the score, then for the column."""
+
+    def look(at: Place, so_far: list[Value]) -> list[Value]:
+        highest, chosen = (cast("fx.Int64", v) for v in so_far)
+        for score, column, counts in scores(at):
+            rank, number = _rank(score), fx.Int64(column)
+            better = counts & ((rank > highest) | ((rank == highest) & (number < chosen)))
+            highest, chosen = better.select(rank, highest), better.select(number, chosen)
+        return [highest, chosen]
+
+    highest, chosen = (cast("fx.Int64", v) for v in lines.collect([fx.Int64(LOWEST), fx.Int64(2**32)], look))
+    (top,) = lines.meet([highest], [MAX])
+    (found,) = lines.meet([(highest == top).select(chosen, fx.Int64(2**32))], [MIN])
+    return cast("fx.Int64", found)
 
 
 @flyc.kernel
@@ -93,7 +141,7 @@ def sample_kernel(
     wide, row = lines.wide, lines.row
     warmth = temperature if temperatures is None else fx.Float32(temperatures[row])
     greedy = ~(warmth > 0.0)
-    slope = greedy.select(wide(1.0), 1.0 / warmth)
+    slope = greedy.select(wide(1.0), 1.0 / wide(warmth))
     top, plain = top_and_sum(lines, "x")
     # NaN, an infinite logit or nothing but -inf: there is no distribution to draw from.
     drawn = (plain > 0.0) & (plain < float("inf"))
@@ -101,7 +149,7 @@ def sample_kernel(
     def chance(value: fx.Numeric) -> fx.Numeric:
         return cast("fx.Numeric", power((value - top) * slope))
 
-    limit = fx.Uint32(0)
+    limit = word_of(lines)(0)
     if fx.const_expr(filters[0]):
         count = k if ks is None else fx.Int32(ks[row])
         found = _limit(lines, lambda value: wide(1.0), wide(fx.max(count, fx.Int32(1))))
@@ -118,31 +166,27 @@ def sample_kernel(
             return [kept[0] if at.size == 1 else fx.Vector.from_elements(kept, wide)]
 
         (total,) = lines.fold(parts, [ADD])
-        found = _limit(lines, weight, total * share)
+        found = _limit(lines, weight, total * wide(share))
         limit = ((share < 1.0) & ~greedy).select(fx.max(found, least), least)
 
-    def best(at: Place, so_far: list[Value]) -> list[Value]:
-        chosen = cast("fx.Int64", so_far[0])
+    def scores(at: Place) -> list[tuple[fx.Numeric, fx.Int32, fx.Boolean]]:
+        """The score of each element, its column, and whether it may be drawn."""
+        made: list[tuple[fx.Numeric, fx.Int32, fx.Boolean]] = []
         for i, value in enumerate(_elements(lines, at)):
             column = at.at + i
             here = offset + fx.Uint64(row) * fx.Uint64(n) + fx.Uint64(column)
             uniform = (fx.Float32(fx.random.randint(seed, here)) + 0.5) * 2.0**-32
             time = fx.minnumf(-fx.log1p(-uniform), fx.Float32(MOST_DRAWN))
-            score = (value - top) * slope - greedy.select(wide(0.0), fx.log(time))
-            bits = (score + 0.0).bitcast(fx.Int32)
-            bits = (bits < 0).select(bits ^ 0x7FFFFFFF, bits)
-            rank = fx.Int64(bits) * 2**32 + (2**32 - 1 - fx.Int64(column))
+            score = (value - top) * slope - greedy.select(wide(0.0), wide(fx.log(time)))
             # A chance of nothing is never drawn, whatever the limit.
             counts = (_order(value) >= limit) & (value > float("-inf"))
-            counts = counts if at.here is True else counts & at.here
-            chosen = fx.max(chosen, counts.select(rank, fx.Int64(LOWEST)))
-        return [chosen]
+            made.append((score, column, counts if at.here is True else counts & at.here))
+        return made
 
-    (mine,) = lines.collect([fx.Int64(LOWEST)], best)
-    (found,) = lines.meet([cast("fx.Int64", mine)], [MAX])
+    best = _best_of_doubles(lines, scores) if wide is fx.Float64 else _best(lines, scores)
 
     def leave() -> None:
-        out[row] = drawn.select(2**32 - 1 - (found & (2**32 - 1)), fx.Int64(-1))
+        out[row] = drawn.select(best, fx.Int64(-1))
 
     lines.first(leave)
 
@@ -196,29 +240,59 @@ def sample(
     (array([1]), array([1]))
     """
     op = "sample"
-    arrays_only(op, logits=logits)
-    describe_rows(op, "logits", logits)
-    if dtype_of(logits) == "float64":
-        raise DSLTypeError(f"{op}: logits are float32, float16 or bfloat16, got float64")
+    asked = check_sample(op, logits, seed, offset, temperature, top_k, top_p)
+    (heat, heats), (k, ks), (p, ps) = asked.temperature, asked.k, asked.p
+    seed, offset = asked.seed, asked.offset
     shape = tuple(logits.shape[:-1])
     out: Given = vacant(logits, shape, "int64")
-    heat, heats = _by_row(op, "temperature", temperature, logits, "float32", 0.0)
-    k, ks = _by_row(op, "top_k", 0 if top_k is None else top_k, logits, "int32", 0)
-    p, ps = _by_row(op, "top_p", 1.0 if top_p is None else top_p, logits, "float32", 0.0)
-    if ps is None and p > 1.0:
-        raise DSLValueError(f"{op}: top_p is a share, at most 1, got {top_p}")
-    seed, offset = (_unsigned(op, name, value) for name, value in (("seed", seed), ("offset", offset)))
     rows = matrix(logits)
     m, n = rows.shape
     if 0 not in shape:
-        if not n:
-            raise DSLValueError(f"{op}: rows of no logits have nothing to draw")
-        form = recall(op, {"x": rows}, None, lambda: form_of(m, n, described(op, {"x": rows}), 4))
+        form = recall(op, {"x": rows}, None, lambda: _form(op, rows))
         filters = (ks is not None or 0 < k < n, ps is not None or p < 1.0)
+        heats, ks, ps = (None if x is None else vector(x) for x in (heats, ks, ps))
         sample_rows(
             rows, vector(out), heats, ks, ps, m, n, heat, int(k), p, seed, offset, filters, form, **more_of(stream)
         )
     return out
+
+
+def _form(op: str, rows: HostArray) -> Form:
+    m, n = rows.shape
+    found = described(op, {"x": rows})
+    return form_of(m, n, found, 8 if dtype_of(rows) == "float64" else 4)
+
+
+class Asked(NamedTuple):
+    """Numbers for all rows, or arrays of one for each."""
+
+    temperature: tuple[float, HostArray | None]
+    k: tuple[float, HostArray | None]
+    p: tuple[float, HostArray | None]
+    seed: int
+    offset: int
+
+
+def check_sample(
+    op: str,
+    logits: HostArray,
+    seed: int,
+    offset: int,
+    temperature: float | HostArray,
+    top_k: int | HostArray | None,
+    top_p: float | HostArray | None,
+) -> Asked:
+    """What is refused, by extents and types alone."""
+    arrays_only(op, logits=logits)
+    describe_rows(op, "logits", logits)
+    heat = _by_row(op, "temperature", temperature, logits, "float32", 0.0)
+    k = _by_row(op, "top_k", 0 if top_k is None else top_k, logits, "int32", 0)
+    p = _by_row(op, "top_p", 1.0 if top_p is None else top_p, logits, "float32", 0.0)
+    if p[1] is None and p[0] > 1.0:
+        raise DSLValueError(f"{op}: top_p is a share, at most 1, got {top_p}")
+    if not logits.shape[-1] and 0 not in logits.shape[:-1]:
+        raise DSLValueError(f"{op}: rows of no logits have nothing to draw")
+    return Asked(heat, k, p, _unsigned(op, "seed", seed), _unsigned(op, "offset", offset))
 
 
 def _unsigned(op: str, name: str, value: object) -> int:
@@ -238,7 +312,7 @@ def _by_row(
     found = describe(op, name, value, (dtype,))
     shaped(op, name, found, tuple(logits.shape[:-1]), "logits")
     same_place(op, {"logits": describe(op, "logits", logits), name: found})
-    return least, vector(value)
+    return least, value
 
 
 __all__ = ["sample"]

@@ -70,8 +70,9 @@ def _forward(op: str, x: HostArray, out: HostArray | None, log: bool, stream: ob
         key, made = repeated(op, None, x)
         if made is not None:
             return made
-    arrays_only(op, x=x, out=out)
-    result = Result(op, "out", x, dtype_of(describe_rows(op, "x", x)), out)
+    check_softmax(op, x)
+    arrays_only(op, out=out)
+    result = Result(op, "out", x, dtype_of(x), out)
     check_apart(op, "out", out, x=x)
     rows = {"x": matrix(x), "out": result.matrix}
     m, n = rows["x"].shape
@@ -134,6 +135,19 @@ def _form(op: str, rows: dict[str, HostArray], log: bool) -> Form | None:
     return None if whole and not log and shared and x.dtype != "float64" else form
 
 
+def check_softmax(op: str, x: HostArray) -> None:
+    """What is refused of a softmax, by extents and types alone."""
+    arrays_only(op, x=x)
+    describe_rows(op, "x", x)
+
+
+def check_softmax_backward(op: str, y: HostArray, dy: HostArray) -> None:
+    """The same of its gradient."""
+    arrays_only(op, y=y, dy=dy)
+    describe_rows(op, "y", y)
+    shaped(op, "dy", describe(op, "dy", dy, tuple(FLOATS)), y.shape, "y")
+
+
 def describe_rows(op: str, name: str, x: HostArray) -> HostArray:
     """The array itself, if it has rows of floats."""
     if not describe(op, name, x).shape:
@@ -147,10 +161,9 @@ def _backward(op: str, y: HostArray, dy: HostArray, out: HostArray | None, log: 
         key, made = repeated(op, None, y, dy)
         if made is not None:
             return made
-    arrays_only(op, y=y, dy=dy, out=out)
-    dtype = dtype_of(describe_rows(op, "y", y))
-    shaped(op, "dy", describe(op, "dy", dy, tuple(FLOATS)), y.shape, "y")
-    result = Result(op, "out", y, dtype, out)
+    check_softmax_backward(op, y, dy)
+    arrays_only(op, out=out)
+    result = Result(op, "out", y, dtype_of(y), out)
     check_apart(op, "out", out, y=y, dy=dy)
     rows = {"y": matrix(y), "dy": matrix(dy), "dx": result.matrix}
     m, n = rows["y"].shape

@@ -128,6 +128,7 @@ CALLS: dict[str, Call] = {
         HOPPER, lambda: (k.rope, f32(1, 4, 2, 16), f32(1, 4, 2, 16), f32(4, 8), f32(4, 8)), "rows.rope.rope_kernel"
     ),
     "quantize": Call(HOPPER, lambda: (k.quantize, f32(3, 100)), "rows.quantize.quantize_kernel"),
+    "dequantize": Call(HOPPER, lambda: (k.dequantize, *k.quantize(f32(3, 100))), "rows.dequantize.dequantize_kernel"),
     "quantize_mx": Call(HOPPER, lambda: (k.quantize_mx, f32(3, 128)), "mx.quantize.mx_rows_kernel"),
     "dequantize_mx": Call(HOPPER, mx_values, "mx.quantize.mx_values_kernel"),
 }

@@ -6,13 +6,15 @@ A few of a row that registers hold are found by `few.py`. Of a longer row `one.p
 
 from __future__ import annotations
 
-from flydsl.errors import DSLTypeError, DSLValueError
+from flydsl.errors import DSLValueError
 
+from ...axes.sort import sort
+from ...axes.sort_kernels import gather_rows
 from ...scalars import flag, whole
 from ..arrays import Given, HostArray, matrix, vacant
 from ..call import arrays_only, described, dtype_of, more_of, recall
 from ..form import UNIT_BYTES, Form, form_of, known_form
-from ..softmax_entry import describe_rows
+from ..softmax_entry import describe_rows, softmax
 from .few import FEW, SHORT_ROW, few_largest_rows
 from .many import AHEAD, MOST_CANDIDATES, MOST_THREADS, many_largest_rows, parts_of, threads_for
 from .one import largest_rows
@@ -35,7 +37,9 @@ def top_k(x: HostArray, k: int, *, stream: object = None) -> tuple[Given, Given]
 
 
 def gate(x: HostArray, k: int, *, normed: bool = True, stream: object = None) -> tuple[Given, Given]:
-    """The `k` largest elements of each row's softmax as float32, and their int64 numbers; `normed` to a sum of 1.
+    """The `k` largest elements of each row's softmax, and their int64 numbers; `normed` to a sum of 1.
+
+    They are float32, and float64 of float64.
 
     >>> weights, experts = gate(np.array([[0.0, 1.0, 1.0]], "f4"), 2)
     >>> weights, experts
@@ -55,28 +59,29 @@ def argmax(x: HostArray, *, stream: object = None) -> Given:
     return numbers.reshape(numbers.shape[:-1])
 
 
-def check_count(op: str, k: int, n: int) -> None:
-    """A row of n elements has so many."""
-    if not 0 <= k <= n:
-        raise DSLValueError(f"{op}: a row of {n} elements has no {k} largest ones")
-
-
-def _largest(op: str, x: HostArray, k: int, what: str, dtype: str | None, stream: object) -> tuple[Given, Given]:
+def check_largest(op: str, x: HostArray, k: int) -> int:
+    """What is refused, by extents and types alone."""
     k = whole(op, "k", k)
     arrays_only(op, x=x)
     describe_rows(op, "x", x)
+    if not 0 <= k <= x.shape[-1]:
+        raise DSLValueError(f"{op}: a row of {x.shape[-1]} elements has no {k} largest ones")
+    return k
+
+
+def _largest(op: str, x: HostArray, k: int, what: str, dtype: str | None, stream: object) -> tuple[Given, Given]:
+    k = check_largest(op, x, k)
     wide = dtype_of(x) == "float64"
-    if wide and what != "values":
-        raise DSLTypeError(f"{op}: x is float32, float16 or bfloat16, got float64")
     rows = matrix(x)
     m, n = rows.shape
-    check_count(op, k, x.shape[-1])
     shape = (*x.shape[:-1], k)
-    values = None if dtype == "" else vacant(x, shape, dtype or dtype_of(x))
+    values = None if dtype == "" else vacant(x, shape, dtype_of(x) if wide else dtype or dtype_of(x))
     numbers = vacant(x, shape, "int64")
     if m and what == "values" and (wide or k > MOST_THREADS or 8 * k > n > MOST_CANDIDATES):
         # Many of them, or so large a part of the row that threads have no bound to give; or of double precision.
         return _sorted(x, values, numbers, k, stream)
+    if m and k and wide:
+        return _shares(rows, *_sorted(x, values, numbers, k, stream), what == "normed gates", stream)
     if m and k:
         form = recall(op, {"x": rows}, k <= FEW, lambda: _form(op, rows, k <= FEW))
         flat = None if values is None else values.reshape(-1, k)
@@ -125,12 +130,20 @@ def _form(op: str, rows: HostArray, few: bool) -> Form:
 
 
 def _sorted(x: HostArray, values: Given, numbers: Given, k: int, stream: object) -> tuple[Given, Given]:
-    from ...axes.sort import sort
-
     ordered, order = sort(x, descending=True, stream=stream)
     numbers[...] = order[..., :k]
     if values is not None:
         values[...] = ordered[..., :k]
+    return values, numbers
+
+
+def _shares(rows: HostArray, values: Given, numbers: Given, normed: bool, stream: object) -> tuple[Given, Given]:
+    """What the largest elements of rows have of their softmax, or of that of their own, in their place."""
+    flat = values.reshape(-1, values.shape[-1])
+    if normed:
+        softmax(flat, out=flat, stream=stream)
+    else:
+        gather_rows(softmax(rows, stream=stream), numbers.reshape(flat.shape), flat, *flat.shape, **more_of(stream))
     return values, numbers
 
 
