@@ -363,6 +363,7 @@ def no_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["flydsl.kernels.matmul.grouped"], "_anywhere", None)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("arch", ["sm_90a", "native", "gfx942"])
 @pytest.mark.parametrize("scales", SCALES)
 def test_fp8(scales: str, arch: str, rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
@@ -421,6 +422,7 @@ def with_tile(tile: Tile, monkeypatch: pytest.MonkeyPatch) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("scales", ["rows", "blocks"])
 @pytest.mark.parametrize("tile", FP8_TILES)
 def test_fp8_in_every_tile(tile: Tile, scales: str, rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
@@ -435,6 +437,7 @@ def test_fp8_in_every_tile(tile: Tile, scales: str, rng: np.random.Generator, em
         assert torch.equal(case.run(torch.bfloat16)[: sum(sizes)], out[: sum(sizes)])
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("scales", ["each", "rows", "blocks"])
 @pytest.mark.parametrize(
     "tile", [Tile(128, 64, 2, cluster=2, shares="either"), Tile(64, 64, 2, True), Tile(256, 32, 2)]
@@ -479,6 +482,7 @@ def test_int8_is_exact(rng: np.random.Generator, emulate, monkeypatch: pytest.Mo
     assert torch.allclose(found, wanted.float() * factor, rtol=1e-6)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize("scales", SCALES[:-1])
 def test_float32(scales: str, arch: str, rng: np.random.Generator, emulate, monkeypatch: pytest.MonkeyPatch):
