@@ -43,6 +43,8 @@ class Given(NamedTuple):
     processors: int
     shared: int
     """Bytes of shared memory that a block may have."""
+    block: int = 1
+    """Elements of K, a power of two, that share a factor."""
 
 
 class Plan(NamedTuple):
@@ -161,8 +163,8 @@ def shared_bytes(tile: Tile, form: Form) -> int:
 
 
 def slice_length(given: Given, tile: Tile, slices: int) -> int:
-    """Elements of K in each of at most so many slices."""
-    depth = tile.row_bytes // given.size
+    """Elements of K in each of at most so many slices: whole stages, and whole blocks."""
+    depth = max(tile.row_bytes // given.size, given.block)
     return -(-given.k // (slices * depth)) * depth
 
 
