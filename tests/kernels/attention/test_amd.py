@@ -90,6 +90,7 @@ def test_maxima_that_grow_late(rng: np.random.Generator, small):
     q, k, v = random(rng, 1, 20, 1, 32), random(rng, 1, 130, 1, 32), random(rng, 1, 130, 1, 32)
     for place, size in ((40, 2.0), (70, 8.0), (100, 16.0), (129, 40.0)):
         k[0, place, 0] = q[0, 3, 0] * size
+    k[0, :35, 0] = q[0, 5, 0] * -60  # a first maximum whose power of two is beyond all floats
     compare(attention(q, k, v, window=(200, 200), return_lse=True), q, k, v)
 
 
@@ -298,10 +299,10 @@ def bench():
 
 
 LOOPS = {
-    "bf16 on gfx942, d = 128": ("v_mfma_f32_16x16x16_bf16", 128, 1.36, 8),
-    "bf16 on gfx950, d = 128": ("v_mfma_f32_16x16x32_bf16", 64, 2.3, 8),
-    "fp8 on gfx950, d = 128": ("v_mfma_scale_f32_16x16x128_f8f6f4", 32, 7.5, 8),
-    "bf16 on gfx1201, d = 256": ("v_wmma_f32_16x16x16_bf16", 48, 2.25, 8),
+    "bf16 on gfx942, d = 128": ("v_mfma_f32_16x16x16_bf16", 128, 1.15, 8),
+    "bf16 on gfx950, d = 128": ("v_mfma_f32_16x16x32_bf16", 64, 1.72, 8),
+    "fp8 on gfx950, d = 128": ("v_mfma_scale_f32_16x16x128_f8f6f4", 32, 6.5, 8),
+    "bf16 on gfx1201, d = 256": ("v_wmma_f32_16x16x16_bf16", 48, 1.9, 8),
 }
 """Instruction, how often it stands in the loop, vector instructions beside each, and loads of 16 bytes a lane."""
 
@@ -322,5 +323,5 @@ def test_main_loop(name: str, bench):
         # Behind what is waited for, a step's keys and values have been asked for.
         assert loop.waits == [loads, loads]
     tile = case.tile
-    assert names["v_exp_f32_e32"] == tile.rows * tile.n // case.machine.lanes + tile.rows // 16
+    assert names["v_exp_f32_e32"] == tile.rows * tile.n // case.machine.lanes
     assert loop.counts["barrier"] in (2, 4)

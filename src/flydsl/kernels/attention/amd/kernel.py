@@ -27,8 +27,8 @@ from ..softmax import LN2, LOG2E, finite
 from ..walk import Places, of_batch
 from . import places
 from .moves import Mover, Pages, Rows
-from .products import LIFT, Products, Where
-from .softmax import add, larger, over_groups
+from .products import LAZY, LIFT, Products, Where
+from .softmax import larger
 from .tile import Machine, Tile, shared_bytes
 
 
@@ -162,6 +162,7 @@ def amd_attention_kernel(
         changes = kind.softcap or bias is not None or alibi is not None
         if fx.const_expr(changes):
             factor = fx.Float32(1.0)
+        lazy = LAZY[size] / factor
 
         # --- the walk ---------------------------------------------------------------------------------------------
         busy = wave * tile.rows < rows
@@ -210,9 +211,10 @@ def amd_attention_kernel(
                     made.change(begin, scale, extras, sight, of_bias, numbers.alibi_batch)
                 elif (step >= clear) | (step < always):
                     made.mask(begin, sight)
-                weights, shares = made.weigh(begin, factor, drop)
-                if made.changed(shares):
-                    made.rescale(shares)
+                tops = made.largest()
+                if made.grows(tops):
+                    made.grow(tops, factor, lazy)
+                weights = made.weigh(begin, factor, drop)
                 made.add_values(mover.shared_v + stage * mover.cut_v.elements, weights)
             if fx.const_expr(direct):
                 arrive(mover.moved)
@@ -236,11 +238,11 @@ def amd_attention_kernel(
         store = fx.make_copy_atom(rocdl.BufferCopy(stored * out.dtype.width), out.dtype)
         part = lane // 16
         for i in fx.range_constexpr(tile.rows // 16):
-            whole, share = over_groups(made.total[i], machine, add), fx.Float32(1.0)
-            none = whole == 0.0
+            whole, addend = made.result(i)
+            share, none = fx.Float32(1.0), whole == 0.0
             if fx.const_expr(size == 1):
                 whole, share = whole * 2.0**-LIFT, fx.Float32(2.0**-LIFT)
-            top = none.select(fx.Float32(float("-inf")), made.highest[i] * factor)
+            top = none.select(fx.Float32(float("-inf")), made.lift - addend)
             if fx.const_expr(sinks is not None):
                 sink = fx.Float32(cast("fx.Pointer", sinks)[head]) * LOG2E
                 above = larger(top, sink)
