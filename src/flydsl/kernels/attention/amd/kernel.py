@@ -121,7 +121,7 @@ def amd_attention_kernel(
             start = fx.max(first + shift - sight.left, 0) // tile.n
         stop = fx.ceildiv(end, tile.n)
         each = fx.ceildiv(fx.max(stop - start, 0), numbers.splits)
-        start = start + split * each
+        start = fx.min(start + split * each, stop)
         stop = fx.min(stop, start + each)
         # Steps from the first of these on, and below the second, have keys that some row must not see.
         clear, always = keys // tile.n, fx.Int32(0)
@@ -146,9 +146,7 @@ def amd_attention_kernel(
             here_v = here_v + (fx.Int64(batch) * of_v.batch + fx.Int64(first_k) * of_v.row)
         pool = fx.SharedAllocator().allocate(fx.Array[dtype, shared_bytes(tile, machine) // size, 128]).peek()
         shared = fx.get_iter(pool.view(fx.make_layout(1, 1)))
-        mover = Mover(
-            tile, machine, tid, wave, shared, Rows(here_k, row_k, tile.d), Rows(here_v, row_v, tile.dv), keys, pages
-        )
+        mover = Mover(tile, machine, tid, wave, shared, Rows(here_k, row_k), Rows(here_v, row_v), keys, pages)
         own = wave * tile.rows + lane % 16
         """The lane's first row."""
         where = Where(first + own, queries, keys, batch, head, numbers.heads)
