@@ -29,7 +29,7 @@ from . import places
 from .moves import Mover, Pages, Rows
 from .products import LAZY, LIFT, Products, Where
 from .softmax import larger
-from .tile import Machine, Tile, shared_bytes
+from .tile import Machine, Tile, shared_bytes, stages
 
 
 class Numbers(NamedTuple):
@@ -186,40 +186,43 @@ def amd_attention_kernel(
             mover.load_keys(start + 1)
             mover.look_up("k", start + 2)
             meet(machine.wait)
-        for step in range(start, stop):
-            stage = (step - start) % 2 if direct else 0
-            if fx.const_expr(not direct):
-                mover.write_values()
-                mover.load_values(step + 1)
-                mover.look_up("v", step + 2)
-            if busy:
-                made.find_scores(mover.shared_k + stage * mover.cut_k.elements)
-            if fx.const_expr(direct):
-                arrive(mover.moved)
-                mover.copy_keys(step + 2, stage)
-                mover.look_up("k", step + 3)
-            else:
-                meet(machine.wait)
-                mover.write_keys()
-                mover.load_keys(step + 2)
-                mover.look_up("k", step + 3)
-            if busy:
-                begin = step * tile.n
-                if fx.const_expr(changes):
-                    made.change(begin, scale, extras, sight, of_bias, numbers.alibi_batch)
-                elif (step >= clear) | (step < always):
-                    made.mask(begin, sight)
-                tops = made.largest()
-                if made.grows(tops):
-                    made.grow(tops, factor, lazy)
-                weights = made.weigh(begin, factor, drop)
-                made.add_values(mover.shared_v + stage * mover.cut_v.elements, weights)
-            if fx.const_expr(direct):
-                arrive(mover.moved)
-                mover.copy_values(step + 2, stage)
-                mover.look_up("v", step + 3)
-            else:
-                meet(machine.wait)
+        # A step for each stage of shared memory: no address in it is computed anew.
+        for turn in range(start, stop, stages(machine)):
+            for stage in fx.range_constexpr(stages(machine)):
+                step = turn + stage
+                if step < stop:
+                    if fx.const_expr(not direct):
+                        mover.write_values()
+                        mover.load_values(step + 1)
+                        mover.look_up("v", step + 2)
+                    if busy:
+                        made.find_scores(mover.shared_k + stage * mover.cut_k.elements)
+                    if fx.const_expr(direct):
+                        arrive(mover.moved)
+                        mover.copy_keys(step + 2, stage)
+                        mover.look_up("k", step + 3)
+                    else:
+                        meet(machine.wait)
+                        mover.write_keys()
+                        mover.load_keys(step + 2)
+                        mover.look_up("k", step + 3)
+                    if busy:
+                        begin = step * tile.n
+                        if fx.const_expr(changes):
+                            made.change(begin, scale, extras, sight, of_bias, numbers.alibi_batch)
+                        elif (step >= clear) | (step < always):
+                            made.mask(begin, sight)
+                        tops = made.largest()
+                        if made.grows(tops):
+                            made.grow(tops, factor, lazy)
+                        weights = made.weigh(begin, factor, drop)
+                        made.add_values(mover.shared_v + stage * mover.cut_v.elements, weights)
+                    if fx.const_expr(direct):
+                        arrive(mover.moved)
+                        mover.copy_values(step + 2, stage)
+                        mover.look_up("v", step + 3)
+                    else:
+                        meet(machine.wait)
         if fx.const_expr(direct):
             # Nothing comes to shared memory that another block may have by then.
             rocdl.s_waitcnt(vmcnt=0)
