@@ -231,7 +231,7 @@ def amd_kernel(
                     total.fill(0)
     # Tiles shorter than a block are summed together, as far as stages follow each other. The first tile of all is the
     # last of K: that of stage i is number i - 1 of so many.
-    together = min(max(BLOCK // depth, 1), stages) if form.blocked and holds_all(tile, form) else 1
+    together = min(max(BLOCK // depth, 1), stages) if form.blocked else 1
     parts = [product.make_fragment_C(shape) for _ in range(2 if together > 1 else 0)]
     for some in parts:
         some.fill(0)
@@ -659,11 +659,6 @@ def placed(block: Any, across: Any, down: Any, group: Any, dies: int) -> tuple[A
     high = fx.min(across - first, group)
     inside = at % together
     return first + inside % high, inside // high, batch
-
-
-def holds_all(tile: Tile, form: Form) -> bool:
-    """Whether a lane has registers for the sums of a tile twice."""
-    return tile.m * tile.n <= tile.waves * form.lanes * (32 if form.doubled else 64)
 
 
 def shifted(part: Any, shift: Any) -> Any:

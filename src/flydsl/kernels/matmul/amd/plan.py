@@ -151,11 +151,8 @@ def tiles(form: Form) -> Iterator[Tile]:
 
 
 def fits(tile: Tile, form: Form) -> bool:
-    """Whether a lane has registers for the sums of a tile. With factors of blocks it holds those of one half twice."""
-    most = 32 if form.doubled else 64
-    if form.lanes == 64 and tile.waves <= 4 and not form.shuffled:
-        most = 128  # four waves of 64 have all registers of a compute unit
-    return not form.blocked or tile.m * tile.n <= tile.waves * form.lanes * most
+    """Whether a lane has registers for the sums of a tile. With factors of blocks it holds them twice."""
+    return not form.blocked or tile.m * tile.n <= tile.waves * form.lanes * (32 if form.doubled else 64)
 
 
 def shared_bytes(tile: Tile, form: Form) -> int:
