@@ -698,16 +698,17 @@ def in_f32(vector: Any) -> Any:
 
 
 def turns(one: Any, other: Any) -> Any:
-    """Elements of two vectors by turns, the other's from its second one on. Two neighbours then lie in registers of
-    different banks, so that operations on them can be begun at once if they share no operand."""
+    """Elements of two vectors by turns, the other's from its third one on. Two neighbours then lie in registers of
+    different banks, of four, even if one vector begins a register earlier or later than it might: operations on them
+    can be begun at once if they share no operand."""
     count = one.numel
-    return fx.Vector.from_elements([x[(e + at) % count] for e in range(count) for at, x in enumerate((one, other))])
+    return fx.Vector.from_elements([x[(e + 2 * at) % count] for e in range(count) for at, x in enumerate((one, other))])
 
 
 def its_own(vector: Any, which: int) -> Any:
     """One of the two vectors of `turns`."""
     count = vector.numel // 2
-    return fx.Vector.from_elements([vector[(e - which) % count * 2 + which] for e in range(count)])
+    return fx.Vector.from_elements([vector[(e - 2 * which) % count * 2 + which] for e in range(count)])
 
 
 def merged(one: list[str], other: list[str]) -> list[str]:
