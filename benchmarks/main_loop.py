@@ -145,7 +145,7 @@ def attentions() -> dict[str, Any]:
 def every_tile() -> dict[str, Any]:
     """All tiles of `matmul`, by name."""
     sys.path[:0] = [str(ROOT / "src"), str(PEER_SOURCE)]
-    from flydsl.kernels.matmul.amd.plan import form_for, shared_bytes, tiles
+    from flydsl.kernels.matmul.amd.plan import fits, form_for, shared_bytes, tiles
     from flydsl.target import GPUTarget
     from loops import Case  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
 
@@ -154,12 +154,15 @@ def every_tile() -> dict[str, Any]:
         target = GPUTarget.parse(f"rocm:{arch}")
         for dtype in ("float16", "float32", "int8", "float8_e4m3fn", "float8_e4m3fnuz"):
             plain = form_for(target, dtype)
-            for form in () if plain is None else (plain, plain._replace(shuffled=True)):
+            kinds = {"": {}, ", preshuffled": {"shuffled": True}, ", blocks": {"blocked": True}}
+            for kind, changes in kinds.items():
+                if plain is None:
+                    break
+                form = plain._replace(**changes, store=1)
                 for tile in tiles(form):
-                    if shared_bytes(tile, form) <= (target.caps.shared_mem_per_block or 0):
+                    if fits(tile, form) and shared_bytes(tile, form) <= (target.caps.shared_mem_per_block or 0):
                         words = f"{tile.m} x {tile.n} x {tile.row_bytes} B, {tile.stages} stages"
-                        name = f"{arch} {dtype} {words}{', preshuffled' * form.shuffled}"
-                        found[name] = Case(arch, dtype, tile, form._replace(store=1))
+                        found[f"{arch} {dtype} {words}{kind}"] = Case(arch, dtype, tile, form)
     return found
 
 

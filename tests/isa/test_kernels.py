@@ -12,6 +12,8 @@ import pytest
 import torch
 from tests.kernels.library import CASES, Case
 
+import flydsl.compiler as flyc
+import flydsl.expr as fx
 from flydsl.kernels import attention, matmul
 
 QUICK = {
@@ -66,6 +68,36 @@ def test_products(arch: str, dtype: torch.dtype, gpu: Any, rng: np.random.Genera
         wanted, terms = a.double() @ b.double().T, a.double().abs() @ b.double().abs().T
         assert ((whole[:, :n].double() - wanted).abs() <= (k + 16) * 2.0**-23 * terms).all()
         assert whole[:, n:].isnan().all()
+
+
+FAR = (0, 16320, 16384, 20011, 32768, 40000)
+"""Words of shared memory in front of a lane's: within an instruction's reach of 64 KiB, and behind it."""
+
+
+@flyc.kernel
+def far_kernel(x: fx.Tensor, y: fx.Tensor):
+    t = fx.thread_idx.x
+    cells = fx.SharedAllocator().allocate(fx.Array[fx.Float32, 40960]).peek()
+    mine, others = cells.ptr + t, cells.ptr + (fx.block_dim.x - 1 - t)
+    for i in fx.range_constexpr(len(FAR)):
+        mine[FAR[i]] = x[t, i]
+    fx.barrier()
+    for i in fx.range_constexpr(len(FAR)):
+        y[t, i] = others[FAR[i]]
+
+
+@flyc.jit
+def far(x: fx.Tensor, y: fx.Tensor):
+    far_kernel(x, y).launch(grid=1, block=64)
+
+
+@pytest.mark.parametrize("arch", ["gfx950", "gfx1250"])
+def test_far_places_of_shared_memory(arch: str, gpu: Any, rng: np.random.Generator):
+    """Written by one lane and read by another, at distances that no instruction can add."""
+    gpu(arch)
+    x, y = rng.standard_normal((64, len(FAR))).astype("f4"), np.full((64, len(FAR)), np.nan, "f4")
+    far(x, y)
+    assert (y == x[::-1]).all()
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950", "gfx1201", "gfx1250"])

@@ -262,6 +262,15 @@ def test_main_loop(name: str, bench):
     assert loop.registers <= 256  # two waves of 64 on a SIMD
 
 
+@pytest.mark.parametrize(("name", "vector", "scalar"), [("gfx1201", 0.53, 0.25), ("gfx1250", 2.2, 0.81)])
+def test_main_loop_of_blocks(name: str, vector: float, scalar: float, bench):
+    """Sums of tiles shorter than a block are scaled once for a block, and far stages need no address for each place."""
+    loop = bench.read_loop(bench.ours(bench.cases()[f"fp8 on {name}, blocks"]))
+    assert loop.per_product("vector") <= vector + 0.005 and loop.per_product("scalar") <= scalar + 0.005
+    assert loop.counts["other memory"] <= 1 and loop.spills == 0
+    assert loop.registers <= 288
+
+
 def test_mx_main_loop(bench):
     """Scales come as words of which an instruction picks a byte: nothing is computed for them."""
     form = Form("mfma", 64, part=16, direct="buffer", mx="Float4E2M1FN")

@@ -206,6 +206,7 @@ def test_several_values_are_added(arch: str, emulate):
     ],
 )
 @pytest.mark.parametrize("right", [False, True])
+@pytest.mark.covering
 def test_gradients_of_long_rows_fit_registers(d: int, dv: int, cluster: int, more: dict[str, bool], right: bool):
     if tools.try_find_tool("ptxas") is None:
         pytest.skip("no ptxas on this machine")

@@ -163,7 +163,7 @@ def other(kind: str, z: Any, t: Any, kept: list[Any]) -> None:
     elif kind == "load of 32 bytes":
         kept.append(fx.make_view(fx.get_iter(z) + 8 * t, fx.make_layout(8, 1)).load()[5])
     elif kind == "scalar load":
-        kept.append(r.s_buffer_load(buffer, 16).bitcast(fx.Float32))
+        kept.append(r.s_buffer_load(buffer, 4).bitcast(fx.Float32))
     elif kind == "atomic":
         fx.atomic_add(fx.get_iter(z) + (1536 + t), 1.0)
 

@@ -271,15 +271,15 @@ def cluster_load_async_to_lds(
 
 
 def s_buffer_load(ptr: object, offset: IntLike, *, count: int = 1, cache_modifier: int = 0) -> Value:
-    """Whole dwords at a byte offset that is the same in all lanes, through the scalar cache.
+    """`count` words of 32 bits, from word `offset` on, which is the same in all lanes, through the scalar cache.
 
     >>> def example(x):
-    ...     return fx.rocdl.s_buffer_load(fx.rocdl.make_buffer_tensor(x), 8)
+    ...     return fx.rocdl.s_buffer_load(fx.rocdl.make_buffer_tensor(x), 2)
     >>> flyc.evaluate(example, np.arange(4, dtype="i4"), target="cpu:gfx942")
     2
     """
     target = Int32 if count == 1 else VectorAlias(Int32, count)
-    place = resource(ptr) + _bytes(offset)
+    place = resource(ptr) + _bytes(offset) * 4
     return target(emitter().buffer_load(place, target.ir_type, Int32(0).ir_value(), int(cache_modifier), True))
 
 

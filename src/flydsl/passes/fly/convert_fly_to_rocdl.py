@@ -6,14 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.llvm import TailCallKind, TailCallKindAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialects.fly.atoms import atom_of
 from ...dialects.fly.infer import python_value
 from ...dialects.fly.ops import OPS, FlyOp
+from ...dialects.upstream import llvm
 from ...ir.builder import operands_of
+from ...ir.emitter import insert_after
 from ...ir.enums import AddressSpace
+from ...ir.types import bit_width, dense_ints
 from ...lowering.atom_state import fresh_atom, set_value, to_struct, with_field
 from ...lowering.expand.expand_math import AMD_MATH
 from ...lowering.rebuild import Handler
@@ -21,6 +25,15 @@ from ...target import USUAL, features_of, warp_size_of
 from ..base import Form, Part, Pass
 from .convert_fly import FlyConversion
 from .rocdl_async_marks import before, behind, intrinsic_of, is_mark, resolve
+
+_SHARED = llvm.ptr(3)
+_REACH = 1 << 16
+"""Bytes that an instruction on shared memory adds to its address by itself."""
+_NO_INSTRUCTION: dict[str, Attribute] = {
+    "asm_string": StringAttr(""),
+    "constraints": StringAttr("=s,0"),
+    "tail_call_kind": TailCallKindAttr(TailCallKind.NONE),
+}
 
 
 class Conversion(FlyConversion):
@@ -34,6 +47,47 @@ class Conversion(FlyConversion):
         super().__init__()
         self._marked = False
         """Whether the function under way marks copies into shared memory."""
+        self._hides: dict[SSAValue, SSAValue] = {}
+        """Constants, and what LLVM does not know to be them."""
+
+    def step(self, at: SSAValue, elem: Attribute, by: int | SSAValue) -> SSAValue:
+        known = by if isinstance(by, int) else self.b.const_of.get(by)
+        size = bit_width(elem) // 8
+        if known is None or at.type != _SHARED or not size or _REACH % size:
+            return super().step(at, elem, by)
+        near = int(known) % (_REACH // size)
+        far = (int(known) - near) * size
+        start = self._reached(at, far) if far else None
+        if start is None:
+            return super().step(at, elem, by)
+        return super().step(start, elem, near) if near else start
+
+    def _reached(self, at: SSAValue, far: int) -> SSAValue | None:
+        """An address in an allocation, moved by whole reaches in front of its run-time step; None for others.
+
+        Behind that step each place out of reach would have an address, and a register, of its own. They share one as
+        long as LLVM does not know the distance, which it would fold.
+        """
+        b, gep = self.b, at.owner
+        if type(gep) is not llvm.GEPOp or len(operands_of(gep)) != 2 or len(dense_ints(gep.rawConstantIndices)) != 1:
+            return None
+        start, index = operands_of(gep)
+        each = bit_width(gep.elem_type) // 8
+        if type(start.owner) is not llvm.AddressOfOp or not each or _REACH % each:
+            return None
+        index = b.int_binary("addi", index, self._hidden(far // each, index.type))
+        return b.share(llvm.GEPOp, (start, index), at.type, dict(gep.properties))
+
+    def _hidden(self, number: int, type_: Attribute) -> SSAValue:
+        """A number in scalar registers, from the head of the function on."""
+        b = self.b
+        known = b.const(number, type_)
+        found = self._hides.get(known)
+        if found is None:
+            op = llvm.InlineAsmOp.create(operands=[known], result_types=[type_], properties=_NO_INSTRUCTION)
+            insert_after(b.entry, cast(Operation, known.owner), op)
+            found = self._hides[known] = op.results[0]
+        return found
 
     def copy(self, op: Operation) -> None:
         intrinsic = intrinsic_of(op)

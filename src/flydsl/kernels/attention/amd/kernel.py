@@ -27,9 +27,9 @@ from ..softmax import LN2, LOG2E, finite
 from ..walk import Places, of_batch
 from . import places
 from .moves import Mover, Pages, Rows
-from .products import LIFT, Products, Where
-from .softmax import add, larger, over_groups
-from .tile import Machine, Tile, shared_bytes
+from .products import LAZY, LIFT, Products, Where
+from .softmax import larger
+from .tile import Machine, Tile, shared_bytes, stages
 
 
 class Numbers(NamedTuple):
@@ -121,7 +121,7 @@ def amd_attention_kernel(
             start = fx.max(first + shift - sight.left, 0) // tile.n
         stop = fx.ceildiv(end, tile.n)
         each = fx.ceildiv(fx.max(stop - start, 0), numbers.splits)
-        start = start + split * each
+        start = fx.min(start + split * each, stop)
         stop = fx.min(stop, start + each)
         # Steps from the first of these on, and below the second, have keys that some row must not see.
         clear, always = keys // tile.n, fx.Int32(0)
@@ -146,9 +146,7 @@ def amd_attention_kernel(
             here_v = here_v + (fx.Int64(batch) * of_v.batch + fx.Int64(first_k) * of_v.row)
         pool = fx.SharedAllocator().allocate(fx.Array[dtype, shared_bytes(tile, machine) // size, 128]).peek()
         shared = fx.get_iter(pool.view(fx.make_layout(1, 1)))
-        mover = Mover(
-            tile, machine, tid, wave, shared, Rows(here_k, row_k, tile.d), Rows(here_v, row_v, tile.dv), keys, pages
-        )
+        mover = Mover(tile, machine, tid, wave, shared, Rows(here_k, row_k), Rows(here_v, row_v), keys, pages)
         own = wave * tile.rows + lane % 16
         """The lane's first row."""
         where = Where(first + own, queries, keys, batch, head, numbers.heads)
@@ -162,6 +160,7 @@ def amd_attention_kernel(
         changes = kind.softcap or bias is not None or alibi is not None
         if fx.const_expr(changes):
             factor = fx.Float32(1.0)
+        lazy = LAZY[size] / factor
 
         # --- the walk ---------------------------------------------------------------------------------------------
         busy = wave * tile.rows < rows
@@ -187,39 +186,43 @@ def amd_attention_kernel(
             mover.load_keys(start + 1)
             mover.look_up("k", start + 2)
             meet(machine.wait)
-        for step in range(start, stop):
-            stage = (step - start) % 2 if direct else 0
-            if fx.const_expr(not direct):
-                mover.write_values()
-                mover.load_values(step + 1)
-                mover.look_up("v", step + 2)
-            if busy:
-                made.find_scores(mover.shared_k + stage * mover.cut_k.elements)
-            if fx.const_expr(direct):
-                arrive(mover.moved)
-                mover.copy_keys(step + 2, stage)
-                mover.look_up("k", step + 3)
-            else:
-                meet(machine.wait)
-                mover.write_keys()
-                mover.load_keys(step + 2)
-                mover.look_up("k", step + 3)
-            if busy:
-                begin = step * tile.n
-                if fx.const_expr(changes):
-                    made.change(begin, scale, extras, sight, of_bias, numbers.alibi_batch)
-                elif (step >= clear) | (step < always):
-                    made.mask(begin, sight)
-                weights, shares = made.weigh(begin, factor, drop)
-                if made.changed(shares):
-                    made.rescale(shares)
-                made.add_values(mover.shared_v + stage * mover.cut_v.elements, weights)
-            if fx.const_expr(direct):
-                arrive(mover.moved)
-                mover.copy_values(step + 2, stage)
-                mover.look_up("v", step + 3)
-            else:
-                meet(machine.wait)
+        # A step for each stage of shared memory: no address in it is computed anew.
+        for turn in range(start, stop, stages(machine)):
+            for stage in fx.range_constexpr(stages(machine)):
+                step = turn + stage
+                if step < stop:
+                    if fx.const_expr(not direct):
+                        mover.write_values()
+                        mover.load_values(step + 1)
+                        mover.look_up("v", step + 2)
+                    if busy:
+                        made.find_scores(mover.shared_k + stage * mover.cut_k.elements)
+                    if fx.const_expr(direct):
+                        arrive(mover.moved)
+                        mover.copy_keys(step + 2, stage)
+                        mover.look_up("k", step + 3)
+                    else:
+                        meet(machine.wait)
+                        mover.write_keys()
+                        mover.load_keys(step + 2)
+                        mover.look_up("k", step + 3)
+                    if busy:
+                        begin = step * tile.n
+                        if fx.const_expr(changes):
+                            made.change(begin, scale, extras, sight, of_bias, numbers.alibi_batch)
+                        elif (step >= clear) | (step < always):
+                            made.mask(begin, sight)
+                        tops = made.largest()
+                        if made.grows(tops):
+                            made.grow(tops, factor, lazy)
+                        weights = made.weigh(begin, factor, drop)
+                        made.add_values(mover.shared_v + stage * mover.cut_v.elements, weights)
+                    if fx.const_expr(direct):
+                        arrive(mover.moved)
+                        mover.copy_values(step + 2, stage)
+                        mover.look_up("v", step + 3)
+                    else:
+                        meet(machine.wait)
         if fx.const_expr(direct):
             # Nothing comes to shared memory that another block may have by then.
             rocdl.s_waitcnt(vmcnt=0)
@@ -236,11 +239,11 @@ def amd_attention_kernel(
         store = fx.make_copy_atom(rocdl.BufferCopy(stored * out.dtype.width), out.dtype)
         part = lane // 16
         for i in fx.range_constexpr(tile.rows // 16):
-            whole, share = over_groups(made.total[i], machine, add), fx.Float32(1.0)
-            none = whole == 0.0
+            whole, addend = made.result(i)
+            share, none = fx.Float32(1.0), whole == 0.0
             if fx.const_expr(size == 1):
                 whole, share = whole * 2.0**-LIFT, fx.Float32(2.0**-LIFT)
-            top = none.select(fx.Float32(float("-inf")), made.highest[i] * factor)
+            top = none.select(fx.Float32(float("-inf")), made.lift - addend)
             if fx.const_expr(sinks is not None):
                 sink = fx.Float32(cast("fx.Pointer", sinks)[head]) * LOG2E
                 above = larger(top, sink)

@@ -13,11 +13,10 @@ from .tile import TOGETHER, Cut, Machine, Tile, keys_cut, values_cut
 
 
 class Rows(NamedTuple):
-    """The rows of a head: the first, the step from one to the next, and elements of one."""
+    """The rows of a head: the first, and the step from one to the next."""
 
     base: fx.Pointer
     row: fx.Int32
-    width: int
 
 
 class Pages(NamedTuple):
@@ -100,11 +99,13 @@ class Mover:
         return (column < self.tile.dv).select(place, self.far)
 
     def _step(self, rows: Rows, step: fx.Int32) -> fx.Pointer:
-        """A step's rows: what lies behind the last key is out of range."""
+        """A step's rows: what lies behind the last key is out of range; between rows no lane reads.
+
+        Steps begin less than two steps behind the last key: that many rows are within a descriptor's reach.
+        """
         begin = step * self.tile.n
-        count = fx.min(self.count - begin, self.tile.n)
-        reach = (count > 0).select(((count - 1) * rows.row + rows.width) * self.machine.size, fx.Int32(0))
-        return fx.rocdl.make_buffer_ptr(rows.base + fx.Int64(begin) * fx.Int64(rows.row), reach)
+        reach = fx.min(self.count - begin, self.tile.n) * (rows.row * self.machine.size)
+        return fx.rocdl.make_buffer_ptr(rows.base + fx.Int64(begin) * fx.Int64(rows.row), fx.max(reach, 0))
 
     def _sources(self, which: str, step: fx.Int32) -> list[fx.Pointer]:
         rows, lines = (self.keys, self.lines_k) if which == "k" else (self.values, self.lines_v)

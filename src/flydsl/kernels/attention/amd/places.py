@@ -160,6 +160,24 @@ class Reader:
         """Where a lane's units are, by what they are and by the constant that permutes them."""
         self.long = tile.n // machine.unit
         """Units of a column that was turned."""
+        # In front of all steps.
+        for r in range(self.key_items * self.key_reads):
+            self.key_at(0, r)
+        at = self.value_at if machine.direct else self.column_at
+        for j in range(tile.dv // 16):
+            for r in range(self.value_items * self.value_reads):
+                at(j, r)
+
+    @property
+    def key_reads(self) -> int:
+        """Of an item."""
+        return max(1, self.machine.each // self.machine.unit)
+
+    @property
+    def value_reads(self) -> int:
+        """Of an item."""
+        m = self.machine
+        return m.each * m.size // 8 if m.direct else max(1, m.each // m.unit)
 
     @property
     def key_items(self) -> int:
@@ -174,20 +192,16 @@ class Reader:
 
     def key(self, base: fx.Pointer, t: int, item: int) -> list[fx.Vector]:
         """Operands of 16 keys."""
-        m = self.machine
-        count = max(1, m.each // m.unit)
+        m, count = self.machine, self.key_reads
         reads = range(item * count, (item + 1) * count)
         return operands([read(base + self.key_at(t, r), m.unit) for r in reads], m.each)
 
     def value(self, base: fx.Pointer, j: int, item: int) -> list[fx.Vector]:
         """Operands of 16 columns."""
-        m = self.machine
-        if m.direct:
-            count = m.each * m.size // 8
-            reads = range(item * count, (item + 1) * count)
-            return operands([read_turned(base + self.value_at(j, r)) for r in reads], m.each)
-        count = max(1, m.each // m.unit)
+        m, count = self.machine, self.value_reads
         reads = range(item * count, (item + 1) * count)
+        if m.direct:
+            return operands([read_turned(base + self.value_at(j, r)) for r in reads], m.each)
         return operands([read(base + self.column_at(j, r), m.unit) for r in reads], m.each)
 
     def key_at(self, t: int, r: int) -> fx.Int32:

@@ -1,7 +1,7 @@
 """A wave's products and the softmax between them, in registers.
 
 A lane has one query of each 16, and of every 16 keys `run` neighbours; the others of its query are in the lanes 16
-apart. Maxima cross them at every step, sums at the end.
+apart. Maxima cross them in steps that outgrow them, sums at the end.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from ..dropout import Drop, shares_of_lanes
 from ..plain import Extras, Kind, Sight, Steps
 from ..softmax import LOG2E
 from . import places
-from .softmax import added, larger, largest, narrowed, over_groups
+from .softmax import add, added, larger, largest, narrowed, over_groups
 from .tile import Cut, Machine, Tile
 
-LAZY = 8
-"""A maximum that grows by less than 2 to this power stays what it was: weights may be so much larger than one."""
 LIFT = 8
 """Weights of 8 bits are so many powers of two larger: there is more room above one than below."""
+LAZY = {1: 0.75, 2: 8.0}
+"""A maximum that grows by less than 2 to this power stays what it was: weights may be so much larger. By the bytes of
+one: 448 is the most that those of 8 bits hold."""
 
 
 class Where(NamedTuple):
@@ -63,9 +64,15 @@ class Products:
         self.more = {"scale_a": UNIT_SCALE, "scale_b": UNIT_SCALE} if machine.instruction == "mfma_scale" else {}
         self.scores = [[places.registers(self.run, fx.Float32) for _ in range(self.wide)] for _ in range(self.high)]
         self.sums = [[places.registers(self.run, fx.Float32) for _ in range(self.deep)] for _ in range(self.high)]
-        self.highest, self.total = (places.registers(self.high, fx.Float32) for _ in range(2))
-        self.highest.fill(float("-inf"))
-        self.total.fill(0.0)
+        self.lift = float(LIFT if machine.size == 1 else 0)
+        self.limit, self.addend = (places.registers(self.high, fx.Float32) for _ in range(2))
+        """What no score may exceed without a new maximum, and what is added to a score in the exponent."""
+        self.limit.fill(float("-inf"))
+        self.addend.fill(self.lift)
+        self.total = [places.registers(2, fx.Float32) for _ in range(self.high)]
+        """Sums of the lane's weights, in two parts: they are added two at once."""
+        for x in self.total:
+            x.fill(0.0)
         for line in self.sums:
             for x in line:
                 x.fill(0.0)
@@ -181,45 +188,50 @@ class Products:
                     inside = fx.Uint32(16 * t + e - before) < seen
                     self.scores[i][t][e] = inside.select(score * LOG2E, fx.Float32(float("-inf")))
 
-    def weigh(self, begin: fx.Int32, factor: fx.Float32, drop: Drop) -> tuple[list[list[fx.Vector]], list[fx.Float32]]:
-        """Scores become weights, operands of the second product; and what earlier sums count now."""
+    def largest(self) -> list[fx.Float32]:
+        """Of each row, the largest score that the lane has."""
+        return [largest([x.load() for x in line]) for line in self.scores]
+
+    def grows(self, tops: list[fx.Float32]) -> fx.Boolean:
+        """Whether some row of the wave needs a new maximum: most steps have none, and lanes exchange nothing."""
+        some = tops[0] > self.limit[0]
+        for i in range(1, self.high):
+            some = some | (tops[i] > self.limit[i])
+        return fx.rocdl.ballot(fx.Int64 if self.machine.lanes == 64 else fx.Int32, some) != 0
+
+    def grow(self, tops: list[fx.Float32], factor: fx.Float32, lazy: fx.Float32) -> None:
+        """New maxima of the rows that need one, and sums as if their weights had been computed with them."""
+        for i in range(self.high):
+            top, before, limit = over_groups(tops[i], self.machine, larger), self.addend[i], self.limit[i]
+            grown = top > limit
+            after = fx.fma(top, -factor, self.lift)
+            # Sums of a row that has seen nothing are zeros, and the distance may be anything.
+            share = (grown & (limit > float("-inf"))).select(fx.exp2(after - before, fastmath="fast"), fx.Float32(1.0))
+            self.limit[i] = grown.select(top + lazy, limit)
+            self.addend[i] = grown.select(after, before)
+            for x in (self.total[i], *self.sums[i]):
+                x.store(x.load() * share)
+
+    def weigh(self, begin: fx.Int32, factor: fx.Float32, drop: Drop) -> list[list[fx.Vector]]:
+        """Scores become weights, operands of the second product."""
         m, run = self.machine, self.run
         found: list[list[fx.Vector]] = []
-        shares: list[fx.Float32] = []
         for i in range(self.high):
-            values = [x.load() for x in self.scores[i]]
-            top = larger(over_groups(largest(values), m, larger), self.highest[i])
-            if m.size == 2:
-                top = ((top - self.highest[i]) * factor > float(LAZY)).select(top, self.highest[i])
-            # A row that has seen nothing yet has no weights at all.
-            down = (top == float("-inf")).select(fx.Float32(0.0), top * factor)
-            share = fx.exp2(fx.fma(self.highest[i], factor, -down), fastmath="fast")
-            self.highest[i] = top
-            down = LIFT - down if m.size == 1 else -down
-            both = [fx.Vector.filled(run, x, fx.Float32) for x in (factor, down)]
-            weights = [fx.exp2(fx.fma(x, *both), fastmath="fast") for x in values]
-            self.total[i] = fx.fma(self.total[i], share, added(weights))
+            both = [fx.Vector.filled(run, x, fx.Float32) for x in (factor, self.addend[i])]
+            weights = [fx.exp2(fx.fma(x.load(), *both), fastmath="fast") for x in self.scores[i]]
+            self.total[i].store(add(self.total[i].load(), added(weights)))
             if self.kind.dropout:
                 key = begin + self.part * run
                 weights = [self._kept(x, key + 16 * t, 16 * i, drop) for t, x in enumerate(weights)]
             count = m.each // run
             wholes = [places.joined(weights[t : t + count]) for t in range(0, self.wide, count)]
             found.append([narrowed(x, self.dtype, m) for x in wholes])
-            shares.append(share)
-        return found, shares
+        return found
 
-    def changed(self, shares: list[fx.Float32]) -> fx.Boolean:
-        """Whether sums of some row of the wave must be rescaled: most steps have none."""
-        some = shares[0] != 1.0
-        for x in shares[1:]:
-            some = some | (x != 1.0)
-        return fx.rocdl.ballot(fx.Int64 if self.machine.lanes == 64 else fx.Int32, some) != 0
-
-    def rescale(self, shares: list[fx.Float32]) -> None:
-        for share, line in zip(shares, self.sums, strict=True):
-            many = fx.Vector.filled(self.run, share, fx.Float32)
-            for x in line:
-                x.store(x.load() * many)
+    def result(self, i: int) -> tuple[fx.Float32, fx.Float32]:
+        """The sum of a row's weights, and what a power of two of them is less than it was."""
+        halves = self.total[i].load()
+        return over_groups(add(halves[0], halves[1]), self.machine, add), self.addend[i]
 
     def _kept(self, weights: fx.Vector, key: fx.Int32, row: int, drop: Drop) -> fx.Vector:
         line = self.where.batch * self.where.heads + self.where.head
@@ -240,4 +252,4 @@ def instruction(dtype: type[fx.Numeric], machine: Machine) -> fx.MmaAtom:
     return fx.make_mma_atom(make(16, 16, machine.atom_k, dtype))
 
 
-__all__ = ["LIFT", "Products", "Where"]
+__all__ = ["LAZY", "LIFT", "Products", "Where"]

@@ -1,6 +1,6 @@
 """The softmax of a wave's rows as their scores come: a lane has one query of each 16, and `run` of every 16 keys.
 
-The other keys of its query are in the lanes 16 apart. Maxima cross them at every step, sums at the end.
+The other keys of its query are in the lanes 16 apart. Maxima cross them in steps that outgrow them, sums at the end.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from .tile import Machine
 Values = TypeVar("Values", fx.Float32, fx.Vector)
 
 
-def added(values: list[fx.Vector]) -> fx.Float32:
-    """The sum of all elements, as a tree; two at once as long as there are two."""
+def added(values: list[fx.Vector]) -> fx.Vector:
+    """The sum of all elements but for the last step, as a tree: two at once."""
     while len(values) > 1:
         rest = values[len(values) // 2 * 2 :]
         values = [add(a, b) for a, b in zip(values[::2], values[1::2], strict=False)] + rest
@@ -25,7 +25,7 @@ def added(values: list[fx.Vector]) -> fx.Float32:
         half = one.numel // 2
         parts = [[one[at + i] for i in range(half)] for at in (0, half)]
         one = add(*(fx.Vector.from_elements(part, fx.Float32) for part in parts))
-    return add(cast("fx.Float32", one[0]), cast("fx.Float32", one[1]))
+    return one
 
 
 def largest(values: list[fx.Vector]) -> fx.Float32:

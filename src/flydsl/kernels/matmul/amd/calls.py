@@ -11,7 +11,7 @@ from ..operands import Call, GroupsRun, Matrix, Run, Target, left, result_form, 
 from ..pack import Packing
 from ..request import Request
 from ..workspace import scratch
-from .kernel import EACH, UNIT_BYTES, Form, Tile
+from .kernel import BLOCK, EACH, UNIT_BYTES, Form, Tile
 from .plan import Given, best, form_for
 
 REACH = 1 << 31
@@ -136,7 +136,7 @@ def placed(request: Request, out: Array, where: Target, form: Form) -> Placed | 
     shared = target.caps.shared_mem_per_block or 65536
     # Groups are of the average length to the model.
     high = -(-m // batches) if form.grouped else m
-    given = Given(high, n, k, batches, size, out.itemsize, where.processors, shared)
+    given = Given(high, n, k, batches, size, out.itemsize, where.processors, shared, BLOCK if form.blocked else 1)
     plan = best(given, target, form, request.invariant)
     form = form._replace(
         store=store_width(form, n, step_c, batch_c, out),

@@ -229,6 +229,12 @@ def amd_kernel(
             for i in fx.range_constexpr(per_wave_n):
                 for total in pairs[half][i]:
                     total.fill(0)
+    # Tiles shorter than a block are summed together, as far as stages follow each other. The first tile of all is the
+    # last of K: that of stage i is number i - 1 of so many.
+    together = min(max(BLOCK // depth, 1), stages) if form.blocked else 1
+    parts = [product.make_fragment_C(shape) for _ in range(2 if together > 1 else 0)]
+    for some in parts:
+        some.fill(0)
     # A lane reads a unit at once. Where both halves of a wave hold the same, each reads all of it.
     wide = units if form.doubled else units * 16 // lanes
 
@@ -384,9 +390,10 @@ def amd_kernel(
     first_m = wave // tile.waves_n * 16 + lane % 16
     rows_at = [row + first_m + (16 * tile.waves_m * j + half * half_m) for half in range(2) for j in range(per_wave_m)]
     squares = max(1, tile.n // BLOCK)
+    at_once = 2 if paired else 1
     of_rows, of_columns = (
-        [[fx.make_rmem_tensor(one, fx.Float32) for _ in range(count)] for _ in range(2)]
-        for count in (len(rows_at), squares)
+        [[fx.make_rmem_tensor(fx.make_layout(size, 1), fx.Float32) for _ in range(count)] for _ in range(2)]
+        for count, size in ((len(rows_at) // at_once, at_once), (squares, 1))
     )
 
     def load_factors(number: Any, which: int) -> None:
@@ -400,50 +407,67 @@ def amd_kernel(
         if fx.const_expr(form.grouped):
             columns_of = columns_of + batch * fx.get_scalar(of_w.stride[0])
         there = asked.set_value("soffset", fx.Int32(at * along_a))
-        for place, held in zip(rows_at, of_rows[which], strict=True):
+        for i, place in enumerate(rows_at):
+            held = fx.make_view(fx.get_iter(of_rows[which][i // at_once]) + i % at_once, one)
             fx.copy_atom_call(there, fx.make_view(rows_of + fx.min(place, m - 1) * along_m, one), held)
         there = asked.set_value("soffset", fx.Int32(at * along_w))
         for square, held in enumerate(of_columns[which]):
             block = fx.min(column // BLOCK + square, (n - 1) // BLOCK)
-            fx.copy_atom_call(there, fx.make_view(columns_of + block * along_n, one), held)
+            if fx.const_expr(paired and form.wait == "ds"):
+                # Two products that are begun at once may share a scalar register, but no vector register. Such a load
+                # has a counter that nothing else of the loop waits for.
+                held[0] = rocdl.s_buffer_load(columns_of, at * along_w + block * along_n).bitcast(fx.Float32)
+            else:
+                fx.copy_atom_call(there, fx.make_view(columns_of + block * along_n, one), held)
 
     def add_products(part: Any, half: int, which: int) -> None:
         for i in fx.range_constexpr(per_wave_n):
             of_column = of_columns[which][16 * tile.waves_n * i // BLOCK][0]
-            for j in fx.range_constexpr(0, per_wave_m, 2 if paired else 1):
-                factor = of_rows[which][half * per_wave_m + j][0] * of_column
+            for j in fx.range_constexpr(0, per_wave_m, at_once):
+                factors = of_rows[which][(half * per_wave_m + j) // at_once].load() * of_column
                 more = in_f32(part[None, i, j].load())
                 if fx.const_expr(paired):
-                    other = of_rows[which][half * per_wave_m + j + 1][0] * of_column
                     more = turns(more, in_f32(part[None, i, j + 1].load()))
                     total = pairs[half][i][j // 2]
-                    factors = fx.Vector.from_elements([factor, other] * (more.numel // 2))
                 else:
                     total = sums[half][None, i, j]
-                    factors = fx.Vector.filled(more.numel, factor, fx.Float32)
+                factors = fx.Vector.from_elements([factors[e] for e in range(at_once)] * (more.numel // at_once))
                 total.store(fx.fma(more, factors, total.load()))
 
-    def multiply(half: int, which: int) -> None:
+    def multiply(half: int, stage: int) -> None:
+        which = stage % 2
         if fx.const_expr(in_words and half == 0):
             as_bytes(which)
         total = sums[half]
         if fx.const_expr(form.blocked):
-            total = product.make_fragment_C(shape)
-            total.fill(0)
+            total = parts[half] if together > 1 else product.make_fragment_C(shape)
+            if fx.const_expr(stage % together == 1 % together):
+                total.fill(0)
         if fx.const_expr(form.mx != ""):
             multiply_blocks(half, which)
         elif fx.const_expr(form.instruction == "mfma_scale"):
             fx.gemm(mma, total, weights[which], inputs[half], total, scale_a=UNIT_SCALE, scale_b=UNIT_SCALE)
         else:
             fx.gemm(mma, total, weights[which], inputs[half], total)
-        if fx.const_expr(form.blocked):
-            add_products(total, half, which)
+        if fx.const_expr(form.blocked and stage % together == 0):
+            add_products(total, half, which if together == 1 else 0)
+
+    def ask_factors(number: Any, stage: int) -> None:
+        """Those of the next tile; of several that are summed together, as the first of them begins."""
+        if fx.const_expr(together == 1):
+            load_factors(along(number + 1), 1 - stage % 2)
+        elif fx.const_expr(stage % together == 1):
+            load_factors(fx.Int32(number - 1), 0)
 
     products = per_wave_m * per_wave_n * (depth // form.atom_k)
     # Sums of their own are added up behind all products of a half: what reads a product's result right behind it waits,
     # on gfx1250 with an instruction for each cycle. Short rows of large tiles leave no registers for that.
     behind_all = form.blocked and (per_wave_m * per_wave_n <= 8 or tile.row_bytes >= 128)
     adds = per_wave_m * per_wave_n * (256 // lanes) if behind_all else 0
+
+    def added_at(stage: int) -> int:
+        return adds if stage % together == 0 else 0
+
     reads, reads_w = per_wave_m * wide, per_wave_n * wide
     moved = (tile.m + high) * units // threads
     if fx.const_expr(form.direct == "tensor"):
@@ -457,20 +481,20 @@ def amd_kernel(
         if fx.const_expr(form.shuffled):
             load_weights(along(number + 1) * depth, 1 - which)
         if fx.const_expr(form.blocked):
-            load_factors(along(number + 1), 1 - which)
+            ask_factors(number, stage)
         write_stage(after)
         load_tile(along(number + 2) * depth, 0)
-        multiply(0, which)
+        multiply(0, stage)
         first = merged(["dsrd"] * reads, ["vmem"] * reads_w) if form.shuffled else ["dsrd"] * reads
-        interleave(products, first + ["dswr", "vmem"] * moved, adds)
+        interleave(products, first + ["dswr", "vmem"] * moved, added_at(stage))
         rocdl.sched_barrier(0)
         meet(form.wait)
         rocdl.sched_barrier(0)
         read_half(0, after)
         if fx.const_expr(not form.shuffled):
             read_weights(after, 1 - which)
-        multiply(1, which)
-        interleave(products, ["dsrd"] * (reads if form.shuffled else reads + reads_w), adds)
+        multiply(1, stage)
+        interleave(products, ["dsrd"] * (reads if form.shuffled else reads + reads_w), added_at(stage))
         rocdl.sched_barrier(0)
 
     def step_direct(number: Any, stage: int) -> None:
@@ -482,9 +506,10 @@ def amd_kernel(
         if fx.const_expr(form.mx != ""):
             load_scales(along(number + 1), 1 - which)
         if fx.const_expr(form.blocked):
-            load_factors(along(number + 1), 1 - which)
-        multiply(0, which)
-        interleave(products, merged(["dsrd"] * reads, ["vmem"] * reads_w) if form.shuffled else ["dsrd"] * reads, adds)
+            ask_factors(number, stage)
+        multiply(0, stage)
+        first = merged(["dsrd"] * reads, ["vmem"] * reads_w) if form.shuffled else ["dsrd"] * reads
+        interleave(products, first, added_at(stage))
         rocdl.sched_barrier(0)
         # This wave has read all of tile t, and its part of tile t+1 is there: only what came later is under way.
         # Factors do not count, since neighbouring ones may be one load: the wait is for a copy more for each of them.
@@ -496,8 +521,9 @@ def amd_kernel(
         if fx.const_expr(not form.shuffled):
             read_weights(after, 1 - which)
         copy_tile(along(number + stages) * depth, stage)
-        multiply(1, which)
-        interleave(products, ["dsrd"] * (reads if form.shuffled else reads + reads_w) + ["dma"] * moved, adds)
+        multiply(1, stage)
+        second = ["dsrd"] * (reads if form.shuffled else reads + reads_w) + ["dma"] * moved
+        interleave(products, second, added_at(stage))
         rocdl.sched_barrier(0)
 
     if fx.const_expr(form.mx != ""):
@@ -534,8 +560,10 @@ def amd_kernel(
     for i in fx.range_constexpr(stages - 1):
         if rest > i:
             read_half(1, i)
-            multiply(0, i % 2)
-            multiply(1, i % 2)
+            if fx.const_expr(together > 1):
+                ask_factors(tiles - rest + i, i)
+            multiply(0, i)
+            multiply(1, i)
             if fx.const_expr(i + 2 < stages):
                 if fx.const_expr(form.direct == "tensor"):
                     copies_are_there(0, 0)
@@ -547,8 +575,12 @@ def amd_kernel(
                     read_weights(i + 1, (i + 1) % 2)
                 if fx.const_expr(form.mx != ""):
                     load_scales(along(tiles - rest + i + 1), (i + 1) % 2)
-                if fx.const_expr(form.blocked):
+                if fx.const_expr(form.blocked and together == 1):
                     load_factors(along(tiles - rest + i + 1), (i + 1) % 2)
+    if fx.const_expr(together > 1):
+        if (tiles - 1) % together != 0:
+            for half in fx.range_constexpr(2):
+                add_products(parts[half], half, 0)
 
     here_c = fx.get_iter(c) + (fx.Int64(part) * batch_c + fx.Int64(row) * step_c + column)
     tile_c = fx.make_view(here_c, fx.make_layout((tile.m, tile.n), (step_c, 1)))
@@ -666,16 +698,17 @@ def in_f32(vector: Any) -> Any:
 
 
 def turns(one: Any, other: Any) -> Any:
-    """Elements of two vectors by turns, the other's from its second one on. Two neighbours then lie in registers of
-    different banks, so that operations on them can be begun at once if they share no operand."""
+    """Elements of two vectors by turns, the other's from its third one on. Two neighbours then lie in registers of
+    different banks, of four, even if one vector begins a register earlier or later than it might: operations on them
+    can be begun at once if they share no operand."""
     count = one.numel
-    return fx.Vector.from_elements([x[(e + at) % count] for e in range(count) for at, x in enumerate((one, other))])
+    return fx.Vector.from_elements([x[(e + 2 * at) % count] for e in range(count) for at, x in enumerate((one, other))])
 
 
 def its_own(vector: Any, which: int) -> Any:
     """One of the two vectors of `turns`."""
     count = vector.numel // 2
-    return fx.Vector.from_elements([vector[(e - which) % count * 2 + which] for e in range(count)])
+    return fx.Vector.from_elements([vector[(e - 2 * which) % count * 2 + which] for e in range(count)])
 
 
 def merged(one: list[str], other: list[str]) -> list[str]:

@@ -43,6 +43,8 @@ class Given(NamedTuple):
     processors: int
     shared: int
     """Bytes of shared memory that a block may have."""
+    block: int = 1
+    """Elements of K, a power of two, that share a factor."""
 
 
 class Plan(NamedTuple):
@@ -149,11 +151,8 @@ def tiles(form: Form) -> Iterator[Tile]:
 
 
 def fits(tile: Tile, form: Form) -> bool:
-    """Whether a lane has registers for the sums of a tile. With factors of blocks it holds those of one half twice."""
-    most = 32 if form.doubled else 64
-    if form.lanes == 64 and tile.waves <= 4 and not form.shuffled:
-        most = 128  # four waves of 64 have all registers of a compute unit
-    return not form.blocked or tile.m * tile.n <= tile.waves * form.lanes * most
+    """Whether a lane has registers for the sums of a tile. With factors of blocks it holds them twice."""
+    return not form.blocked or tile.m * tile.n <= tile.waves * form.lanes * (32 if form.doubled else 64)
 
 
 def shared_bytes(tile: Tile, form: Form) -> int:
@@ -161,8 +160,8 @@ def shared_bytes(tile: Tile, form: Form) -> int:
 
 
 def slice_length(given: Given, tile: Tile, slices: int) -> int:
-    """Elements of K in each of at most so many slices."""
-    depth = tile.row_bytes // given.size
+    """Elements of K in each of at most so many slices: whole stages, and whole blocks."""
+    depth = max(tile.row_bytes // given.size, given.block)
     return -(-given.k // (slices * depth)) * depth
 
 
