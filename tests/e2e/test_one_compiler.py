@@ -426,6 +426,7 @@ LATE = {kernel.__name__: kernel for kernel in KERNELS}
 @pytest.mark.parametrize("target", ["rocm:gfx942", "cuda:sm_90a", "cpu:native"])
 @pytest.mark.parametrize("hints", [{}, {"debug_info": True, "fast_fp_math": True}], ids=["plain", "debug"])
 @pytest.mark.parametrize("name", LATE)
+@pytest.mark.covering("name", "target")
 def test_what_is_seen_late(name: str, hints: dict, target: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     kernel = LATE[name]
 
