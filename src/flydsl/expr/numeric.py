@@ -217,6 +217,11 @@ class Numeric(ScalarOperators, metaclass=NumericMeta):
         value = self.value
         return current().const(value, type(self).ir_type) if type(value) in STATIC else value
 
+    @property
+    def log_width(self) -> int:
+        """Bits needed to index the bits of the value."""
+        return type(self).log_width
+
     def __repr__(self) -> str:
         value = self.value
         if type(value) in STATIC:
