@@ -263,7 +263,7 @@ def _order(value: object) -> bytes:
 
 def reduced(value: object) -> tuple[object, ...]:
     """The parts of `__reduce_ex__`, iterators read to their end."""
-    parts: Any = value.__reduce_ex__(2)
+    parts: Any = value.__reduce_ex__(4)  # earlier ones leave out the fold of a time
     if isinstance(parts, str):
         return (parts,)
     made, arguments, *rest = parts
