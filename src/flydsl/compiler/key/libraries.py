@@ -23,7 +23,7 @@ from types import (
 )
 from typing import TYPE_CHECKING, cast
 
-from flydsl.compiler.key import states
+from flydsl.compiler.key import memos, states
 from flydsl.compiler.key.images import SCALARS
 from flydsl.compiler.key.outside import WATCHED
 
@@ -95,6 +95,7 @@ def callable_parts(walk: Walk, value: object, label: str) -> object:
         chosen = cast("functools.singledispatchmethod[object]", value)
         return ("dispatch", walk.place(chosen.func, label), walk.place(chosen.dispatcher, label))
     if type(value) is functools._lru_cache_wrapper:  # pyright: ignore[reportPrivateUsage]
+        memos.note(value)
         return ("cached", walk.place(getattr(cast(object, value), "__wrapped__", None), label))
     if isinstance(value, weakref.ref):
         return ("weak", walk.place(cast("weakref.ref[object]", value)(), label))
