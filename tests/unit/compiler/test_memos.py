@@ -73,3 +73,18 @@ def test_results_that_cannot_be_pickled_count_by_their_class():
     f.cache_clear()
     f()
     assert memos.held_now(name) == held
+
+
+def test_a_result_that_is_changed_in_place_is_another():
+    @functools.lru_cache
+    def f(a):
+        return [a]
+
+    memos.note(f)
+    f(1)
+    before = memos.Memos()
+    f(1).append(2)
+    ((name, held),) = before.given()
+    assert memos.held_now(name) == held
+    f(1).append(3)
+    assert memos.held_now(name) not in ("", held)

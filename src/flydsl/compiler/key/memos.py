@@ -13,7 +13,7 @@ import gc
 import hashlib
 import weakref
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from flydsl.compiler.key.cache_key import qualified_name
 
@@ -21,9 +21,22 @@ KIND = "memo"
 
 _known: dict[str, weakref.WeakSet[Any]] = {}
 """Those that some key has met, by name."""
-_found: dict[str, tuple[weakref.ref[Any], list[object]]] = {}
-"""Where results of a name were found last: their function and the keys in its memo. More than one of a name are those
-for arguments that cannot be told apart."""
+_places: weakref.WeakKeyDictionary[Any, dict[object, object]] = weakref.WeakKeyDictionary()
+"""The memos themselves, which stay the same dictionaries."""
+
+
+class _Found(NamedTuple):
+    """Where results of a name were found last. More than one are those for arguments that cannot be told apart."""
+
+    memo: weakref.ref[Any]
+    keys: list[object]
+    results: list[object]
+    told: str
+    fixed: bool
+    """Whether what the results hold cannot change."""
+
+
+_found: dict[str, _Found] = {}
 
 
 def note(memo: Any) -> None:
@@ -37,6 +50,9 @@ def _name(memo: Any) -> str:
 
 def _entries(memo: Any) -> dict[object, object]:
     """The memo itself, by the arguments as it keeps them."""
+    known = _places.get(memo)
+    if known is not None:
+        return known
     size: int = memo.cache_info().currsize
     own: object = getattr(memo, "__dict__", None)
     links = "functools._lru_list_elem"
@@ -45,6 +61,8 @@ def _entries(memo: Any) -> dict[object, object]:
     held = [each for each in found if len(each) == size]
     if memo.cache_parameters()["maxsize"] is not None:  # results that are dictionaries are among these
         held = [each for each in held if all(qualified_name(type(link)) == links for link in _values(each))]
+    if size and held:
+        _places[memo] = held[0]
     return held[0] if size and held else {}
 
 
@@ -92,8 +110,16 @@ def _digest(value: object) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _told(memo: Any, keys: list[object]) -> str:
-    return "+".join(sorted(_digest(_given(memo, key)) for key in keys))
+def _note(name: str, memo: Any, keys: list[object]) -> str:
+    """Remember where results are; gives their digest."""
+    results = [_given(memo, key) for key in keys]
+    told = "+".join(sorted(map(_digest, results)))
+    fixed = all(type(result) in _FIXED for result in results)
+    _found[name] = _Found(weakref.ref(memo), keys, results, told, fixed)
+    return told
+
+
+_FIXED = frozenset((type(None), bool, int, float, complex, str, bytes))
 
 
 class Memos:
@@ -108,8 +134,7 @@ class Memos:
         for memo, hits, keys in self._before:
             entries = _entries(memo) if memo.cache_info().hits != hits else {}
             for name, found in _by_name(memo, [key for key in keys if key in entries]).items():
-                _found[name] = (weakref.ref(memo), found)
-                yield name, _told(memo, found)
+                yield name, _note(name, memo, found)
 
 
 def _by_name(memo: Any, keys: list[object]) -> dict[str, list[object]]:
@@ -126,19 +151,22 @@ def _plain(key: object) -> object:
 
 
 def held_now(name: str) -> str:
-    """The digest of the result that is kept under a name, or nothing."""
+    """The digest of the results that are kept under a name, or nothing."""
+    last = _found.get(name)
+    memo = None if last is None else last.memo()
+    if last is not None and memo is not None:
+        entries = _entries(memo)
+        if all(key in entries for key in last.keys):
+            if last.fixed and all(_given(memo, key) is was for key, was in zip(last.keys, last.results, strict=True)):
+                return last.told
+            return _note(name, memo, last.keys)
+    _found.pop(name, None)
     function, _, arguments = name.rpartition(" ")
-    known = _found.get(name)
-    memo, keys = (None, list[object]()) if known is None else (known[0](), known[1])
-    if memo is None or not _entries(memo).keys() >= set(keys):
-        _found.pop(name, None)
-        for memo in list(_known.get(function, ())):
-            keys = [key for key in _entries(memo) if _digest(_plain(key)) == arguments]
-            if keys:
-                _found[name] = (weakref.ref(memo), keys)
-                return _told(memo, keys)
-        return ""
-    return _told(memo, keys)
+    for memo in list(_known.get(function, ())):
+        keys = [key for key in _entries(memo) if _digest(_plain(key)) == arguments]
+        if keys:
+            return _note(name, memo, keys)
+    return ""
 
 
 __all__ = ["KIND", "Memos", "held_now", "note"]
