@@ -1,10 +1,12 @@
 """What `functools.lru_cache` keeps: read without computing anything, under names that processes share."""
 
+import fnmatch
 import functools
 
 import pytest
 
 from flydsl.compiler.key import memos
+from flydsl.compiler.key.walk import function_key
 
 CALLS = [
     ((), {}), ((1,), {}), (("a",), {}), ((1.5,), {}), ((None,), {}), (((1, 2),), {}), ((1, 2), {"x": 3, "y": "s"}),
@@ -58,6 +60,18 @@ def test_another_result_under_the_same_name_is_another():
     f(1)
     assert memos.held_now(one[0]) not in ("", one[1]) and memos.held_now(two[0]) == ""
     assert memos.held_now("no:such thing") == ""
+
+
+def test_those_of_libraries_are_met():
+    def uses() -> object:
+        return fnmatch._compile_pattern("a*")  # pyright: ignore
+
+    name = "fnmatch:_compile_pattern"
+    function_key(uses)
+    fnmatch._compile_pattern("a*")  # pyright: ignore
+    before = memos.Memos()
+    uses()
+    assert [each.startswith(name) for each, _ in before.given()].count(True) >= 1
 
 
 def test_results_that_cannot_be_pickled_count_by_their_class():

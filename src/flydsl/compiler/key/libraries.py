@@ -183,6 +183,8 @@ def add_attribute(walk: Walk, value: object, module: str, name: str, label: str)
     if value is os.environ or value is getattr(os, "environb", None):
         return walk.external(module, name)  # which variables are read is recorded while tracing
     kind = type(value)
+    if kind is functools._lru_cache_wrapper:  # pyright: ignore[reportPrivateUsage]
+        memos.note(value)
     known = isinstance(value, (FunctionType, MethodType, type, ModuleType, functools.partial, *_BUILT_IN_CALLABLES))
     if known or kind in SCALARS:
         return walk.place(cast(object, value), label)
