@@ -120,6 +120,36 @@ def test_mistakes_name_the_op_and_the_argument() -> None:
         arith.NonsenseOp  # noqa: B018
 
 
+def test_mistakes_in_constants_of_many_numbers() -> None:
+    two = T.vector(2, T.i32())
+    for make, message in (
+        (lambda: ir.DenseI8ArrayAttr.get([1, 300]), "array of i8 holds integers from -128 to 127, got 300"),
+        (
+            lambda: ir.DenseI32ArrayAttr.get([1.5]),
+            "array of i32 holds integers from -2147483648 to 2147483647, got 1.5",
+        ),
+        (lambda: ir.DenseF32ArrayAttr.get(["a"]), "array of f32 holds numbers, got 'a'"),
+        (lambda: ir.DictAttr.get([1]), r"expected attributes by name, got \[1\]"),
+        (lambda: ir.DenseElementsAttr.get(5), "is made of a list of attributes or of an array, got 5"),
+        (lambda: ir.DenseElementsAttr.get([]), "without elements must be given: type="),
+        (lambda: ir.DenseElementsAttr.get(["a"], two), "are attributes or numbers, got 'a'"),
+        (lambda: ir.DenseElementsAttr.get([1, 2, 3], two), "takes 2 elements, or one for all, got 3"),
+        (lambda: ir.DenseElementsAttr.get(memoryview(b"abcd")[::2]), "lie in one piece; copy it first"),
+        (lambda: ir.DenseElementsAttr.get(memoryview(b"ab").cast("c")), "the format 'c' cannot be"),
+        (
+            lambda: ir.DenseElementsAttr.get(b"abcd", type=T.i32()),
+            "elements of 8 bits cannot be a dense constant of i32",
+        ),
+        (
+            lambda: ir.DenseElementsAttr.get_splat(T.i32(), ir.UnitAttr.get()),
+            "the type of a vector or a tensor, got i32",
+        ),
+        (lambda: ir.Attribute.parse("dense<[1, 2]> : vector<2xi32>").get_splat_value(), "are not all the same"),
+    ):
+        with pytest.raises((DSLTypeError, DSLValueError), match=message):
+            make()
+
+
 def test_nothing_of_it_is_loaded_by_others() -> None:
     """A program that compiles a kernel and does not import it."""
     program = (

@@ -3,11 +3,14 @@
 `mlir_names.txt` holds the names as facts, a line per dialect and kind.
 """
 
+import mmap
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+import llvmlite
 import pytest
 from xdsl.ir import Operation
 
@@ -63,6 +66,27 @@ def test_what_is_not_supported_is_documented_and_names_the_op() -> None:
 
     with pytest.raises(DSLValueError, match=r"'llvm\.intr\.coro\.size' is not supported"):
         llvm.CoroSizeOp(None)
+
+
+def test_ops_that_become_calls_are_intrinsics_of_this_llvm() -> None:
+    """LLVM takes any name, and the linker misses it: LLVM's own table is in the text of its library."""
+    library = next(path for path in Path(llvmlite.__file__).parent.rglob("*llvmlite*") if path.suffix in _LIBRARIES)
+    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        known = {found.decode() for found in re.findall(rb"llvm\.[a-z0-9][A-Za-z0-9_.]+", text)}
+    families = {".".join(parts[:i]) for name in known if (parts := name.split(".")) for i in range(2, len(parts) + 1)}
+    calls = {
+        signature.op: intrinsic
+        for dialect, _ in rows("classes")
+        for signature in signatures(dialect).values()
+        if definition(signature.op) is None and signature.op not in NOT_CALLED
+        if (intrinsic := intrinsic_of(signature.op)) is not None
+    }
+    assert len(calls) > 100 and {op: name for op, name in calls.items() if name not in families} == {}
+
+
+NOT_CALLED = {"rocdl.barrier"}
+"""Ops whose classes make another op."""
+_LIBRARIES = {".so", ".dylib", ".dll"}
 
 
 def test_every_parameter_has_a_place_in_the_definition() -> None:

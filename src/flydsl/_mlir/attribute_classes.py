@@ -11,7 +11,9 @@ from xdsl.ir.affine import AffineMap
 
 from ..errors import DSLTypeError, MLIRError
 from ..expr.emit.facade import Made, Stands, anywhere
+from ..ir.readable import dense_array
 from .attributes import parse_attribute
+from .elements import elements_of_buffer, elements_of_list
 
 
 class Attribute(Stands, of=XAttribute):
@@ -130,7 +132,10 @@ class DictAttr(Stands, of=builtin.DictionaryAttr):
     @anywhere
     def get(value: Mapping[str, XAttribute] | None = None) -> Made:
         """The attribute."""
-        return builtin.DictionaryAttr({name: _attribute(each) for name, each in sorted((value or {}).items())})
+        given: Mapping[str, XAttribute] = {} if value is None else value
+        if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DSLTypeError(f"expected attributes by name, got {given!r}")
+        return builtin.DictionaryAttr({name: _attribute(each) for name, each in sorted(given.items())})
 
 
 class FlatSymbolRefAttr(Stands, of=builtin.SymbolRefAttr):
@@ -162,24 +167,43 @@ class DenseElementsAttr(Stands, of=builtin.DenseIntOrFPElementsAttr):
 
     @staticmethod
     @anywhere
-    def get(array: Sequence[int] | Sequence[float] | Sequence[XAttribute], type: XAttribute | None = None) -> Made:
-        """Of numbers or attributes, for a vector or tensor type."""
-        items = [getattr(getattr(x, "value", x), "data", getattr(x, "value", x)) for x in array]
-        if type is None:
-            held = [x for x in array if isinstance(x, XAttribute)]
-            elem = cast("builtin.IntegerAttr[builtin.IntegerType]", held[0]).type if held else builtin.i64
-            type = builtin.VectorType(elem, [len(items)])
-        return builtin.DenseIntOrFPElementsAttr.from_list(
-            cast("builtin.VectorType[builtin.IntegerType]", type), cast("list[int]", items)
-        )
+    def get(
+        array: object,
+        signless: bool | XAttribute = True,
+        type: XAttribute | None = None,
+        shape: Sequence[int] | None = None,
+    ) -> Made:
+        """Of attributes and a vector or tensor type; or of an array, for which a type and a shape may be given."""
+        if isinstance(signless, XAttribute):
+            signless, type = True, signless
+        if isinstance(array, list | tuple):
+            return elements_of_list(cast("Sequence[object]", array), type)
+        return elements_of_buffer(array, signless, type, shape)
 
     @staticmethod
     @anywhere
     def get_splat(shaped_type: XAttribute, element_attr: XAttribute) -> Made:
         """The same element everywhere."""
-        value = cast("builtin.IntegerAttr[builtin.IntegerType]", element_attr).value.data
-        return builtin.DenseIntOrFPElementsAttr.from_list(
-            cast("builtin.VectorType[builtin.IntegerType]", shaped_type), [value]
+        return elements_of_list([element_attr], shaped_type)
+
+
+class DenseIntElementsAttr(DenseElementsAttr):
+    """One of integers."""
+
+    @classmethod
+    def _accepts(cls, x: object) -> bool:
+        return isinstance(x, builtin.DenseIntOrFPElementsAttr) and not isinstance(
+            cast("builtin.DenseIntOrFPElementsAttr[Any]", x).get_element_type(), builtin.AnyFloat
+        )
+
+
+class DenseFPElementsAttr(DenseElementsAttr):
+    """One of floats."""
+
+    @classmethod
+    def _accepts(cls, x: object) -> bool:
+        return isinstance(x, builtin.DenseIntOrFPElementsAttr) and isinstance(
+            cast("builtin.DenseIntOrFPElementsAttr[Any]", x).get_element_type(), builtin.AnyFloat
         )
 
 
@@ -214,8 +238,8 @@ class AffineMapAttr(Stands, of=builtin.AffineMapAttr):
 
 def _dense_array(name: str, elem: XAttribute) -> type[Stands]:
     def get(values: Sequence[int]) -> Made:
-        """The attribute."""
-        return builtin.DenseArrayBase.from_list(cast(builtin.IntegerType, elem), list(values))
+        """The attribute; each number must fit."""
+        return dense_array(elem, values)
 
     def accepts(x: object) -> bool:
         return isinstance(x, builtin.DenseArrayBase) and cast("builtin.DenseArrayBase[Any]", x).elt_type == elem
@@ -243,7 +267,8 @@ DENSE_ARRAYS = {
 """A class for each kind of dense array."""
 
 __all__ = [
-    "DENSE_ARRAYS", "AffineMapAttr", "ArrayAttr", "Attribute", "BoolAttr", "DenseElementsAttr", "DictAttr",
+    "DENSE_ARRAYS", "AffineMapAttr", "ArrayAttr", "Attribute", "BoolAttr", "DenseElementsAttr",
+    "DenseFPElementsAttr", "DenseIntElementsAttr", "DictAttr",
     "FlatSymbolRefAttr", "FloatAttr", "IntegerAttr", "StridedLayoutAttr", "StringAttr", "SymbolRefAttr", "TypeAttr",
     "UnitAttr",
 ]  # fmt: skip

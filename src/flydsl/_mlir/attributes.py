@@ -35,6 +35,7 @@ from ..dialects.fly.attrs import GemmTraversalOrderAttr, MmaOperandAttr
 from ..dialects.upstream.keyword_attr import KeywordAttr
 from ..dialects.upstream.table_ops import ROWS
 from ..errors import DSLTypeError, MLIRError
+from ..ir.stands import stored
 from .insertion import raw_context
 from .signature import enums
 
@@ -149,8 +150,10 @@ def plain(value: object) -> Attribute:
 
 def convert(op: type[IRDLOperation], name: str, part: PropertyDef | None, value: object) -> Attribute | None:
     """A value given for a property, as the attribute it stands for; None where it stands for none."""
-    if isinstance(value, Attribute) or value is None:
-        return value
+    if isinstance(value, Attribute):
+        return stored(value)
+    if value is None:
+        return None
     if isinstance(value, type) and isinstance(found := cast(object, getattr(value, "ir_type", None)), Attribute):
         return found  # of a scalar class, where a type is meant
     bases = tuple(part.constr.get_bases() or ()) if part is not None else ()

@@ -31,6 +31,7 @@ from ..expr.emit.trace import active, maybe_current
 from ..expr.emit.tracer import Tracer
 from ..ir.emitter import UNKNOWN, Before, append
 from ..ir.registry import make_context
+from ..ir.stands import stored
 from ..ir.values import own
 
 if TYPE_CHECKING:
@@ -340,6 +341,8 @@ def forget() -> None:
 def emit(op: Operation, loc: object = None, ip: object = None) -> None:
     """Give a new op its location, and put it where `ip` says, or where ops go now."""
     op.location = location_of(loc)
+    for held in (op.properties, op.attributes):
+        held.update({name: stored(attr) for name, attr in held.items()})
     for result in op.results:
         own(result)
     if ip is not None:

@@ -9,6 +9,7 @@ from xdsl.ir import OpResult as XOpResult
 
 from ..errors import MLIRError
 from ..expr.emit.facade import Made, Stands
+from ..ir.readable import NamedAttribute
 from .affine import AffineExpr, AffineMap
 from .attribute_classes import (
     DENSE_ARRAYS,
@@ -17,6 +18,8 @@ from .attribute_classes import (
     Attribute,
     BoolAttr,
     DenseElementsAttr,
+    DenseFPElementsAttr,
+    DenseIntElementsAttr,
     DictAttr,
     FlatSymbolRefAttr,
     FloatAttr,
@@ -29,7 +32,7 @@ from .attribute_classes import (
 )
 from .blocks import Block, Region
 from .insertion import KINDS_OF_LOCATIONS, Context, InsertionPoint, Location
-from .members import NamedAttribute
+from .members import OpOperand
 from .modules import Module, SymbolTable
 from .operations import Operation_ as Operation
 from .operations import OperationBase, OpView, WalkOrder, WalkResult
@@ -51,7 +54,6 @@ from .types import (
 from .values import is_value, unwrap
 
 _OperationBase = OperationBase
-DenseIntElementsAttr = DenseFPElementsAttr = DenseElementsAttr
 UnknownLoc, FileLineColLoc, NameLoc, FusedLoc, CallSiteLoc = KINDS_OF_LOCATIONS.values()
 
 
@@ -95,7 +97,7 @@ __all__ = [
     "CallSiteLoc", "ComplexType", "Context", "DenseElementsAttr", "DenseFPElementsAttr", "DenseIntElementsAttr",
     "DictAttr", "FileLineColLoc", "FlatSymbolRefAttr", "FloatAttr", "FloatType", "FunctionType", "FusedLoc",
     "IndexType", "InsertionPoint", "IntegerAttr", "IntegerType", "Location", "MLIRError", "MemRefType", "Module",
-    "NameLoc", "NamedAttribute", "NoneType", "OpResult", "OpView", "Operation", "RankedTensorType", "Region",
-    "ShapedType", "StridedLayoutAttr", "StringAttr", "SymbolRefAttr", "SymbolTable", "TupleType", "Type", "TypeAttr",
-    "UnitAttr", "UnknownLoc", "Value", "VectorType", "WalkOrder", "WalkResult",
+    "NameLoc", "NamedAttribute", "NoneType", "OpOperand", "OpResult", "OpView", "Operation", "RankedTensorType",
+    "Region", "ShapedType", "StridedLayoutAttr", "StringAttr", "SymbolRefAttr", "SymbolTable", "TupleType", "Type",
+    "TypeAttr", "UnitAttr", "UnknownLoc", "Value", "VectorType", "WalkOrder", "WalkResult",
 ]  # fmt: skip

@@ -6,7 +6,6 @@ xDSL has no member of any of these names, but for `replace_all_uses_with`, which
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 from xdsl.ir import Attribute, SSAValue, TypeAttribute
@@ -21,17 +20,6 @@ from .insertion import Context, Location, location_of
 from .operations import owner_of
 from .text import value_name
 from .values import unwrap
-
-
-@dataclass(frozen=True)
-class NamedAttribute:
-    """An attribute with its name."""
-
-    name: str
-    attr: Attribute
-
-    def __str__(self) -> str:
-        return f"NamedAttribute({self.name}={self.attr})"
 
 
 class Read:
@@ -134,5 +122,3 @@ def add_members(to: dict[type, dict[str, object]]) -> None:
 
 
 add_members(VALUES)
-
-__all__ = ["NamedAttribute"]

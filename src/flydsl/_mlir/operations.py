@@ -18,7 +18,8 @@ from xdsl.ir import Region as XRegion
 from ..errors import DSLTypeError, DSLValueError, MLIRError
 from ..expr.emit.facade import Made
 from ..ir.emitter import property_defaults
-from ..ir.readable import readable
+from ..ir.readable import NamedAttribute, readable
+from ..ir.stands import stored
 from ..ir.types import dense_ints
 from .insertion import Context, Location, emit, forget, raw_context
 from .signature import by_op, other_names, snake
@@ -38,8 +39,6 @@ class Attributes(MutableMapping[str, Attribute]):
 
     def __getitem__(self, name: str | int) -> Attribute:  # pyright: ignore[reportIncompatibleMethodOverride]
         if isinstance(name, int):
-            from .members import NamedAttribute
-
             key = list(self)[name]
             return cast(Attribute, NamedAttribute(key, self[key]))
         found = self._op.properties.get(name)
@@ -50,13 +49,25 @@ class Attributes(MutableMapping[str, Attribute]):
             raise DSLTypeError(f"'{self._op.name}': {name} must be an attribute, got {value!r}")
         known = getattr(type(self._op), "get_irdl_definition", None)
         inherent = known is not None and name in known().properties
-        (self._op.properties if inherent else self._op.attributes)[name] = value
+        (self._op.properties if inherent else self._op.attributes)[name] = stored(value)
 
     def __delitem__(self, name: str) -> None:
         del (self._op.properties if name in self._op.properties else self._op.attributes)[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter([*self._op.properties, *self._op.attributes])
+        return iter(sorted([*self._op.properties, *self._op.attributes]))
+
+    def keys(self) -> list[str]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The names, in their order."""
+        return list(self)
+
+    def values(self) -> list[Attribute]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The attributes, in the order of their names."""
+        return [self[name] for name in self]
+
+    def items(self) -> list[tuple[str, Attribute]]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Names with their attributes."""
+        return [(name, self[name]) for name in self]
 
     def __len__(self) -> int:
         return len(self._op.properties) + len(self._op.attributes)
@@ -335,7 +346,7 @@ class Operation_(OperationBase):
         types = [readable(t) for t in results or ()]
         known = getattr(cls, "get_irdl_definition", None)
         inherent: set[str] = set() if known is None else set(known().properties)
-        given = dict(attributes or {})
+        given = {key: stored(value) for key, value in (attributes or {}).items()}
         if infer_type and results is None:
             from .inference import infer
 

@@ -7,9 +7,10 @@ keywords. What is passed by position, and every keyword of the new name, goes st
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from functools import wraps
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from ..errors import DSLAttributeError, DSLTypeError
 
@@ -48,6 +49,36 @@ def also_called(**names: str) -> Callable[[F], F]:
     return decorate
 
 
+def placed(function: F) -> F:
+    """A function that, as MLIR's builders, also takes where its ops go (`ip=`) and come from (`loc=`).
+
+    >>> @placed
+    ... def four():
+    ...     return 4
+    >>> four(), four(loc=None, ip=None)
+    (4, 4)
+    >>> four(ip=3)
+    Traceback (most recent call last):
+    flydsl.errors.DSLTypeError: four(): ip= must be an ir.InsertionPoint, got 3
+    """
+    made: Any = function
+
+    @wraps(made)
+    def call(*args: Any, loc: Any = None, ip: Any = None, **kwargs: Any) -> Any:
+        if loc is None and ip is None:
+            return made(*args, **kwargs)
+        with ExitStack() as places:
+            for word, place, kind in (("ip", ip, "InsertionPoint"), ("loc", loc, "Location")):
+                if place is None:
+                    continue
+                if not isinstance(place, AbstractContextManager):
+                    raise DSLTypeError(f"{function.__name__}(): {word}= must be an ir.{kind}, got {place!r}")
+                places.enter_context(cast("AbstractContextManager[object]", place))
+            return made(*args, **kwargs)
+
+    return call  # pyright: ignore[reportReturnType]
+
+
 def raw_binding(dialect: str, name: str) -> object:
     """A builder or op class of an IR dialect, by the name the MLIR bindings have for it."""
     # Private names are what the import system asks for: they must not load the bindings.
@@ -65,4 +96,4 @@ def name_of_language(name: str) -> object:
     return getattr(import_module("flydsl.expr"), name)
 
 
-__all__ = ["also_called", "name_of_language", "raw_binding"]
+__all__ = ["also_called", "name_of_language", "placed", "raw_binding"]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from ..errors import DSLOverflowError, DSLTypeError, DSLValueError
 from ..ir.enums import RoundingMode
 from ..ir.fold import fold_cmpf, fold_cmpi
-from .aliases import also_called, raw_binding
+from .aliases import also_called, placed, raw_binding
 from .emit.trace import current
 from .numeric import (
     Boolean,
@@ -100,6 +100,7 @@ def _combine(name: str, a: Value, b: Value) -> Value:
     return combine(name, a, b) if isinstance(a, Vector) or isinstance(b, Vector) else binary(name, a, b)
 
 
+@placed
 def max(*xs: Operand[ValueT] | Sequence[Operand[ValueT]], fastmath: FastMathLike = None) -> ValueT:
     """Largest of any number of scalars and vectors, or lists of them, in their common class; NaN if one is NaN.
 
@@ -109,6 +110,7 @@ def max(*xs: Operand[ValueT] | Sequence[Operand[ValueT]], fastmath: FastMathLike
     return _extremum("max", xs, fastmath)
 
 
+@placed
 def min(*xs: Operand[ValueT] | Sequence[Operand[ValueT]], fastmath: FastMathLike = None) -> ValueT:
     """Smallest of any number of scalars and vectors, or lists of them, in their common class; NaN if one is NaN.
 
@@ -265,6 +267,7 @@ def cmpi(
 
 
 @also_called(a="lhs", b="rhs")
+@placed
 def cmpf(
     predicate: CmpIPredicate | CmpFPredicate | int | str,
     lhs: ValueLike,

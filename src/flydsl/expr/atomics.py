@@ -62,6 +62,14 @@ def _scope(syncscope: SyncScope | str | None) -> str:
     return "" if syncscope is None else str(syncscope)
 
 
+def _check_scope(name: str, order: AtomicOrdering, syncscope: SyncScope | str | None) -> None:
+    if syncscope is not None and order is AtomicOrdering.NotAtomic:
+        raise DSLValueError(
+            f"{name}: syncscope={str(syncscope)!r} is of atomic accesses; give memory_order=, too, such as "
+            "fx.AtomicOrdering.Monotonic"
+        )
+
+
 def _check_pointer(name: str, ptr: object) -> type[Numeric]:
     if not isinstance(ptr, Pointer):
         raise DSLTypeError(f"{name} expects an fx.Pointer, got {ptr!r}; fx.get_iter(tensor) gives the one of a tensor")
@@ -306,7 +314,7 @@ def generic_load(
     ptr: Pointer,
     *,
     dtype: DTypeLike | None = None,
-    count: Literal[1] = 1,
+    count: Literal[1] | None = None,
     memory_order: AtomicOrdering = AtomicOrdering.NotAtomic,
     syncscope: Scope = None,
     nontemporal: bool = False,
@@ -316,8 +324,8 @@ def generic_load(
 def generic_load(
     ptr: Pointer,
     *,
-    dtype: DTypeLike | None = None,
-    count: int,
+    dtype: DTypeLike | type[Vector] | None = None,
+    count: int | None = None,
     memory_order: AtomicOrdering = AtomicOrdering.NotAtomic,
     syncscope: Scope = None,
     nontemporal: bool = False,
@@ -326,25 +334,34 @@ def generic_load(
 def generic_load(
     ptr: Pointer,
     *,
-    dtype: DTypeLike | None = None,
-    count: int = 1,
+    dtype: DTypeLike | type[Vector] | None = None,
+    count: int | None = None,
     memory_order: AtomicOrdering = AtomicOrdering.NotAtomic,
     syncscope: Scope = None,
     nontemporal: bool = False,
     volatile: bool = False,
 ) -> Value:
-    """Read `count` elements with an ordering, as volatile, or past the caches; more than one give a Vector.
+    """Read an element, or a Vector by its class or by a `count` of elements, with an ordering, as volatile, or past the
+    caches.
 
     >>> flyc.evaluate(lambda x: fx.generic_load(fx.get_iter(x), volatile=True), np.array([5], "i4"))
     5
     """
-    cls = _check_pointer("generic_load", ptr) if dtype is None else dsl_class(dtype)
+    pointed = _check_pointer("generic_load", ptr)
     order = _ordering("generic_load", memory_order, _LOAD)
-    if count < 1:
-        raise DSLValueError(f"generic_load: count must be positive, got {count}")
-    if count > 1 and memory_order is not AtomicOrdering.NotAtomic:
+    _check_scope("generic_load", memory_order, syncscope)
+    alias: Any
+    if isinstance(dtype, type) and issubclass(dtype, Vector):
+        if count is not None:
+            raise DSLTypeError(f"generic_load: {dtype.__name__} says how many elements, so count is not taken: {count}")
+        alias = dtype
+    else:
+        cls = pointed if dtype is None else dsl_class(dtype)
+        if count is not None and count < 1:
+            raise DSLValueError(f"generic_load: count must be positive, got {count}")
+        alias = cls if count in (None, 1) else VectorAlias(cls, count)
+    if issubclass(alias, Vector) and memory_order is not AtomicOrdering.NotAtomic:
         raise DSLValueError("generic_load: an atomic load reads one element")
-    alias: Any = cls if count == 1 else VectorAlias(cls, count)
     return alias(_ir().load(ptr, alias.ir_type, order, _scope(syncscope), nontemporal, volatile))
 
 
@@ -367,6 +384,7 @@ def generic_store(
     """
     dtype = _check_pointer("generic_store", ptr)
     order = _ordering("generic_store", memory_order, _STORE)
+    _check_scope("generic_store", memory_order, syncscope)
     if isinstance(value, Vector):
         if value.dtype.ir_type != dtype.ir_type:
             raise DSLTypeError(f"generic_store: the pointer holds {dtype}, the Vector {value.dtype}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 from ..errors import DSLAttributeError, DSLRuntimeError, DSLTypeError, DSLValueError
 from ..ir.enums import AddressSpace
-from .aliases import also_called
+from .aliases import also_called, placed, raw_binding
 from .emit.trace import current, maybe_current
 from .numeric import Boolean, Index, Int32, Int64, Numeric, Uint32, scalar_or_none
 from .scalars.scalar_ops import CLASSES
@@ -60,8 +60,11 @@ block_dim = Tuple3D("block_dim", "block_dim")
 grid_dim = Tuple3D("grid_dim", "grid_dim")
 
 
-def barrier() -> None:
+@placed
+def barrier(*, address_spaces: object = None, named_barrier: object = None, scope: object = None) -> None:
     """All threads of the block meet here; memory written before is visible after.
+
+    Anything else is said by the attributes of `gpu.barrier`, as the builder of MLIR's bindings takes them.
 
     >>> def reversed_order():
     ...     cells = fx.SharedAllocator().allocate(fx.Array[fx.Int32, 4]).peek()
@@ -71,7 +74,12 @@ def barrier() -> None:
     >>> flyc.evaluate(reversed_order, threads=4)
     [3, 2, 1, 0]
     """
-    _ops().barrier()
+    given = {"address_spaces": address_spaces, "named_barrier": named_barrier, "scope": scope}
+    more = {name: value for name, value in given.items() if value is not None}
+    if more:
+        cast("Callable[..., object]", raw_binding("gpu", "barrier"))(**more)
+    else:
+        _ops().barrier()
 
 
 def lane_id() -> Int32:
@@ -254,28 +262,35 @@ def ballot(condition: ScalarLike) -> Int64:
 # --- raw helpers --------------------------------------------------------------------------------------------------
 
 
-def _raw(op: str, dim: str) -> Index:
+def _raw(op: str, dim: str, upper_bound: int | None) -> Index:
+    """An id; that it stays below a bound is a promise, which follows from the size of the block where it is known."""
+    if upper_bound is not None and (type(upper_bound) is not int or upper_bound < 1):
+        raise DSLValueError(f"{op} takes a positive int as upper_bound, got {upper_bound!r}")
     if dim not in ("x", "y", "z"):
         raise DSLValueError(f"{op} takes 'x', 'y' or 'z', got {dim!r}")
     return Index(_ops().raw_index(op, dim))
 
 
-def thread_id(dim: str = "x") -> Index:
+@placed
+@also_called(dim="dimension")
+def thread_id(dimension: str = "x", *, upper_bound: int | None = None) -> Index:
     """Index of the thread in its block, as an `Index`; `fx.thread_idx.x` is an `Int32`.
 
     >>> flyc.evaluate(lambda: fx.gpu.thread_id("x"), threads=3)
     [0, 1, 2]
     """
-    return _raw("thread_id", dim)
+    return _raw("thread_id", dimension, upper_bound)
 
 
-def block_id(dim: str = "x") -> Index:
+@placed
+@also_called(dim="dimension")
+def block_id(dimension: str = "x", *, upper_bound: int | None = None) -> Index:
     """Index of the block in the grid, as an `Index`.
 
     >>> flyc.evaluate(lambda: fx.gpu.block_id("x"))
     0
     """
-    return _raw("block_id", dim)
+    return _raw("block_id", dimension, upper_bound)
 
 
 @overload

@@ -18,6 +18,7 @@ from ..errors import DSLOverflowError, DSLRuntimeError, DSLTypeError, DSLValueEr
 from ..ir.enums import RoundingMode
 from ..ir.fold import float_bits, float_from_bits, round_float
 from .aliases import also_called
+from .control.texts import note_unknown
 from .emit.trace import current
 from .scalars.fastmath import fastmath as _fastmath
 from .scalars.operators import ScalarOperators
@@ -216,11 +217,20 @@ class Numeric(ScalarOperators, metaclass=NumericMeta):
         value = self.value
         return current().const(value, type(self).ir_type) if type(value) in STATIC else value
 
+    @property
+    def log_width(self) -> int:
+        """Bits needed to index the bits of the value."""
+        return type(self).log_width
+
     def __repr__(self) -> str:
         value = self.value
-        return f"{type(self)}({value!r})" if type(value) in STATIC else f"{type(self)}(?)"
+        if type(value) in STATIC:
+            return f"{type(self)}({value!r})"
+        note_unknown()
+        return f"{type(self)}(?)"
 
     def __str__(self) -> str:
+        note_unknown()
         return "?"
 
     def __format__(self, spec: str) -> str:

@@ -10,6 +10,7 @@ from .. import layout as L
 from ..errors import DSLValueError
 from ..ir import print_format
 from ..layout import Basis, ComposedLayout, Dyn
+from .control.texts import Text, Value, refuse_unknown
 from .emit.trace import current
 from .gpu import current_target
 from .numeric import Boolean, Float32, Float64, Int32, Int64, Numeric, scalar_or_none
@@ -43,6 +44,10 @@ def printf(*args: object, format_str: str | None = None) -> None:
         fmt, args = args[0], args[1:]
     if fmt is None:
         fmt = " ".join(["{}"] * len(args))
+    if isinstance(fmt, Text):
+        fmt, args = _with_values(fmt, args)
+    else:
+        refuse_unknown(fmt)
     pieces, specs = split_format(fmt, len(args))
     text, values = escape(pieces[0]), cast("list[Numeric]", [])
     for piece, spec, arg in zip(pieces[1:], specs, args, strict=True):
@@ -50,6 +55,24 @@ def printf(*args: object, format_str: str | None = None) -> None:
     if prints_into_memory():
         current().functions[-1].side_buffers.declare("print")
     current_ir().emit_print(text, [v.ir_value() for v in values])
+
+
+def _with_values(text: Text, args: tuple[object, ...]) -> tuple[str, tuple[object, ...]]:
+    """The format of an f-string, and its values among the other arguments, in the order of their places."""
+    fmt, given, left = "", list[object](), list(args)
+    for piece in text.pieces:
+        if isinstance(piece, Value):
+            fmt += f"{{:{piece.spec}}}" if piece.spec else "{}"
+            given.append(piece.value)
+            continue
+        try:
+            places = len(print_format.split(piece)[1])
+        except ValueError as error:
+            raise DSLValueError(f"printf({str(text)!r}): {error}") from None
+        fmt += piece
+        given += left[:places]
+        del left[:places]
+    return fmt, (*given, *left)
 
 
 def prints_into_memory() -> bool:
@@ -82,6 +105,8 @@ def split_format(fmt: str, count: int) -> tuple[list[str], list[str]]:
 
 def render(x: object, values: list[Numeric], spec: str = "") -> str:
     """Format text of one argument; scalars that exist at run time are appended to `values`."""
+    if isinstance(x, Text) and not spec:
+        return "".join(render(p.value, values, p.spec) if isinstance(p, Value) else escape(p) for p in x.pieces)
     if isinstance(x, (str, type)):
         return escape(format(x if isinstance(x, str) else x.__name__, spec))
     if isinstance(x, Vector):

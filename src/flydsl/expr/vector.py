@@ -508,6 +508,10 @@ class Vector(VectorOperators, metaclass=VectorMeta):
         """Deprecated: `v + w`."""
         return _sibling("arith").addf(self, other, fastmath=fastmath)
 
+    def shuffle_xor(self, offset: IntLike, width: IntLike | None = None) -> Vector:
+        """Deprecated: `fx.shuffle_xor(v, offset, width)`."""
+        return _sibling("gpu").shuffle_xor(self, offset, width)
+
     def maximumf(self, other: ValueLike, fastmath: FastMathLike = None) -> Vector:
         """Deprecated: `fx.max(v, w)`."""
         return _sibling("arith").maximumf(self, other, fastmath=fastmath)

@@ -10,16 +10,20 @@ hands out. Nobody in the compiler has to tell the two apart.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, TypeVar, cast
 
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
+    AffineMapAttr,
     AnyFloat,
     ArrayAttr,
+    DenseArrayBase,
+    DenseIntOrFPElementsAttr,
     DictionaryAttr,
+    FloatAttr,
     FloatData,
     FunctionType,
     IntAttr,
@@ -37,171 +41,14 @@ from xdsl.dialects.builtin import (
     VectorType,
     i1,
 )
-from xdsl.ir import Attribute, Data, ParametrizedAttribute
+from xdsl.ir import Attribute, Data, ParametrizedAttribute, TypeAttribute
 
-from ..errors import DSLValueError
+from ..errors import DSLTypeError, DSLValueError
 from .emitter import add_field, make_attribute, make_data
 from .identity import by_identity
+from .stands import Array, Flag, Int, Number, Stand
 
 A = TypeVar("A")
-
-
-class Stand:
-    """In the place of an attribute of xDSL's, of whose class it says it is: xDSL asks for `__class__` and `data`.
-
-    A subclass could be told apart, and xDSL allows none.
-    """
-
-    __slots__ = ("data", "held")
-
-    def __init__(self, held: Data[Any]):
-        self.held = held
-        self.data: Any = held.data
-
-    @property
-    def __class__(self) -> type[Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return type(self.held)
-
-    def __getattr__(self, name: str) -> object:
-        if name in Stand.__slots__:
-            # Before `__init__`, where a tracer or copy may meet it: it would ask for itself forever.
-            raise AttributeError(name)
-        return getattr(self.held, name)
-
-    def __hash__(self) -> int:
-        return hash(self.held)
-
-    def __bool__(self) -> bool:
-        return bool(self.held)
-
-    def __str__(self) -> str:
-        return str(self.held)
-
-    def __repr__(self) -> str:
-        return repr(self.held)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.held,)
-
-    def __replace__(self, **changes: Any) -> Data[Any]:
-        return replace(self.held, **changes)
-
-
-class Number(Stand):
-    """A number: `IntAttr` or `FloatData`."""
-
-    __slots__ = ()
-    __hash__ = Stand.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        return self.data == other if isinstance(other, int | float) else self.held == other
-
-    def __int__(self) -> int:
-        return int(self.data)
-
-    def __float__(self) -> float:
-        return float(self.data)
-
-    def __neg__(self) -> int | float:
-        return -self.data
-
-    def __abs__(self) -> int | float:
-        return abs(self.data)
-
-    def __str__(self) -> str:
-        return str(self.data)
-
-    def __repr__(self) -> str:
-        return repr(self.data)
-
-    def __format__(self, spec: str) -> str:
-        return format(self.data, spec)
-
-
-def _plain(x: object) -> object:
-    return cast("Data[object]", x).data if isinstance(x, IntAttr | FloatData) else x
-
-
-def _define() -> None:
-    for name in "add sub mul floordiv truediv mod pow lshift rshift and_ or_ xor lt le gt ge".split():
-        compute = cast("Callable[[object, object], object]", getattr(operator, name))
-        word = name.rstrip("_")
-
-        def operate(a: object, b: object, compute: Callable[[object, object], object] = compute) -> object:
-            return compute(_plain(a), _plain(b))
-
-        def reflected(a: object, b: object, compute: Callable[[object, object], object] = compute) -> object:
-            return compute(_plain(b), _plain(a))
-
-        setattr(Number, f"__{word}__", operate)
-        if name not in ("lt", "le", "gt", "ge"):
-            setattr(Number, f"__r{word}__", reflected)
-
-
-_define()
-
-
-class Int(Number):
-    """An integer, also as an index."""
-
-    __slots__ = ()
-
-    def __index__(self) -> int:
-        return int(self.data)
-
-
-class Flag(Int):
-    """A truth value: the number of an attribute of one bit, which xDSL keeps as -1."""
-
-    __slots__ = ()
-    __hash__ = Stand.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        return bool(self) == bool(other) if isinstance(other, int | float) else self.held == other
-
-    def __bool__(self) -> bool:
-        return self.data != 0
-
-    def __int__(self) -> int:
-        return int(bool(self))
-
-    __index__ = __int__
-
-    def __str__(self) -> str:
-        return str(bool(self))
-
-    def __repr__(self) -> str:
-        return repr(bool(self))
-
-
-class Array(Stand):
-    """A list: `ArrayAttr`."""
-
-    __slots__ = ()
-    __hash__ = Stand.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, list | tuple):
-            return list(self.data) == list(cast("Sequence[object]", other))
-        return self.held == other
-
-    def __getitem__(self, i: Any) -> Any:
-        return self.data[i]
-
-    def __len__(self) -> int:
-        return len(self.data)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.data)
-
-    def __str__(self) -> str:
-        return f"[{', '.join(map(str, self.data))}]"
-
-    def __repr__(self) -> str:
-        return f"[{', '.join(map(repr, self.data))}]"
-
-    def __add__(self, more: Sequence[Attribute]) -> Any:
-        return readable(ArrayAttr([*self.data, *more]))
 
 
 # --- members of MLIR's bindings ---------------------------------------------------------------------------------------
@@ -237,6 +84,8 @@ def _members(attr: Any) -> dict[str, object]:
         return _members_of_shapes(attr)
     if isinstance(attr, FunctionType):
         return {"results": readable(attr.outputs)}
+    if isinstance(attr, AffineMapAttr):
+        return {"value": attr.data}
     if isinstance(attr, TupleType):
         types = [readable(each) for each in attr.types.data]
         return {"num_types": len(types), "get_type": types.__getitem__}
@@ -299,6 +148,222 @@ def strides_and_offset(type_: MemRefType[Attribute]) -> tuple[list[int], int]:
 # --- the attributes ---------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class NamedAttribute:
+    """An attribute with its name."""
+
+    name: str
+    attr: Attribute
+
+    def __str__(self) -> str:
+        return f"NamedAttribute({self.name}={self.attr})"
+
+    __repr__ = __str__
+
+
+class Constant(Stand):
+    """What is a number or holds some. Its class has the name of the class in MLIR's bindings."""
+
+    __slots__ = ()
+
+    def __init_subclass__(cls, called: str) -> None:
+        cls.__name__ = called
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.held})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return readable, (self.held,)
+
+    def get_named(self, name: str) -> NamedAttribute:
+        """With a name, as an entry of a dictionary."""
+        return NamedAttribute(name, cast(Attribute, self))
+
+
+class IntegerConstant(Constant, called="IntegerAttr"):
+    """`4 : i32`."""
+
+    __slots__ = ()
+
+    def __int__(self) -> int:
+        return int(self.held.value)
+
+    def __bool__(self) -> bool:
+        return True  # as in MLIR's bindings: what is asked is whether an attribute is there
+
+
+class BoolConstant(IntegerConstant, called="BoolAttr"):
+    """`true`."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.held.value)
+
+
+class FloatConstant(Constant, called="FloatAttr"):
+    """`1.5 : f32`."""
+
+    __slots__ = ()
+
+    def __float__(self) -> float:
+        return float(self.held.value)
+
+
+class DenseArray(Constant, called=""):
+    """`array<i32: 1, 2>`."""
+
+    __slots__ = ()
+
+    def _values(self) -> tuple[Any, ...]:
+        values = self.held.get_values()
+        return tuple(map(bool, values)) if self.held.elt_type == i1 else values
+
+    def __getitem__(self, i: int) -> Any:
+        return self._values()[operator.index(i)]
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values())
+
+    def __add__(self, more: Sequence[int] | Sequence[float]) -> Any:
+        return readable(dense_array(self.held.elt_type, [*self._values(), *more]))
+
+
+@cache
+def _dense_array_class(elem: Attribute) -> type[DenseArray]:
+    name = f"Dense{'Bool' if elem == i1 else str(elem).upper()}ArrayAttr"
+
+    class Made(DenseArray, called=name):
+        __slots__ = ()
+
+    return Made
+
+
+def dense_array(elem: Any, values: Iterable[int] | Iterable[float]) -> DenseArrayBase[Any]:
+    """A dense array of numbers, each of which its type can hold."""
+    if elem == i1:
+        numbers: list[Any] = [bool(v) for v in values]
+    elif isinstance(cast(object, elem), IntegerType):
+        bits: int = elem.width.data
+        low, high = -(1 << bits - 1), (1 << bits - 1) - 1
+        numbers = [operator.index(v) if hasattr(v, "__index__") else v for v in cast("Iterable[Any]", values)]
+        wrong = [v for v in numbers if not isinstance(v, int) or not low <= v <= high]
+        if wrong:
+            raise DSLTypeError(f"a dense array of {elem} holds integers from {low} to {high}, got {wrong[0]!r}")
+    else:
+        numbers = list(values)
+        wrong = [v for v in numbers if not hasattr(v, "__float__")]
+        if wrong:
+            raise DSLTypeError(f"a dense array of {elem} holds numbers, got {wrong[0]!r}")
+    return DenseArrayBase.from_list(elem, numbers)
+
+
+class DenseElements(Constant, called="DenseIntElementsAttr"):
+    """`dense<[1, 2]>`: every number, in row-major order, also of one that is the same everywhere."""
+
+    __slots__ = ()
+
+    def _values(self) -> tuple[Any, ...]:
+        values = self.held.get_values()
+        return tuple(map(abs, values)) if self.held.get_element_type() == i1 else values
+
+    def __getitem__(self, i: int) -> Any:
+        if not 0 <= operator.index(i) < len(self):
+            raise IndexError(f"{self.held} has {len(self)} elements, got the index {i}")
+        return self._values()[i]
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        import numpy
+
+        held = numpy.array(self._values(), dtype or _dtype(self.held.get_element_type()))
+        return held.reshape(self.held.get_shape())
+
+    @property
+    def is_splat(self) -> Truth:
+        """Whether all elements are the same."""
+        data, count = self.held.data.data, len(self)
+        return Truth(bool(count) and data == data[: len(data) // count] * count)
+
+    def get_splat_value(self) -> Any:
+        """The element that is everywhere."""
+        if not self.is_splat:
+            raise DSLValueError(f"get_splat_value: the elements of {self.held} are not all the same")
+        return readable(self.held.get_attrs()[0])
+
+
+class DenseFloatElements(DenseElements, called="DenseFPElementsAttr"):
+    """`dense<[1.5, 2.0]>`."""
+
+    __slots__ = ()
+
+
+def _dtype(elem: Any) -> str:
+    """numpy's name of a type; of floats that numpy lacks, one that holds them."""
+    if isinstance(cast(object, elem), IntegerType):
+        bits, sign = int(elem.width), elem.signedness.data
+        return "bool" if bits == 1 else f"{'u' if sign is Signedness.UNSIGNED else ''}int{max(8, bits)}"
+    if isinstance(elem, AnyFloat):
+        return f"float{elem.bitwidth}" if str(elem) in ("f16", "f32", "f64") else "float32"
+    return "int64"
+
+
+class Dictionary(Constant, called="DictAttr"):
+    """`{name = 1 : i32}`: entries by name, and by their place in the order of names."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: str | int) -> Any:
+        if isinstance(key, str):
+            if key not in self.data:
+                raise KeyError(key)
+            return self.data[key]
+        names = sorted(self.data)
+        if not 0 <= operator.index(key) < len(names):
+            raise IndexError(f"{self.held} has {len(names)} entries, got the index {key}")
+        return NamedAttribute(names[key], self.data[names[key]])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.data
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
+    def __iter__(self) -> Iterator[NamedAttribute]:
+        return (self[i] for i in range(len(self)))
+
+
+def _stand_for(attr: Any) -> type[Constant] | None:
+    """The class of what stands for an attribute once the numbers inside are readable."""
+    if isinstance(attr, IntegerAttr):
+        return BoolConstant if cast("IntegerAttr[IntegerType]", attr).type == i1 else IntegerConstant
+    if isinstance(attr, FloatAttr):
+        return FloatConstant
+    if isinstance(attr, DenseArrayBase):
+        return _dense_array_class(cast("DenseArrayBase[IntegerType]", attr).elt_type)
+    if isinstance(attr, DenseIntOrFPElementsAttr):
+        held = cast("DenseIntOrFPElementsAttr[IntegerType]", attr)
+        return DenseFloatElements if isinstance(held.get_element_type(), AnyFloat) else DenseElements
+    return None
+
+
 @by_identity
 def _readable(attr: Attribute) -> object:
     kind: type = type(attr)
@@ -310,10 +375,10 @@ def _readable(attr: Attribute) -> object:
         return Array(make_data(ArrayAttr, tuple(map(readable, cast("ArrayAttr[Attribute]", attr).data))))
     if kind is DictionaryAttr:
         entries = cast(DictionaryAttr, attr).data
-        inside = {name: readable(value) for name, value in entries.items()}
-        return attr if all(inside[name] is value for name, value in entries.items()) else DictionaryAttr(inside)
+        return Dictionary(DictionaryAttr({name: readable(value) for name, value in entries.items()}))
+    stand = _stand_for(attr)
     more = _members(attr)
-    known = more.keys() <= vars(attr).keys()
+    known = more.keys() <= vars(attr).keys() and ("value" in vars(attr) or not isinstance(attr, TypeAttribute))
     if isinstance(attr, ParametrizedAttribute):
         names = tuple(name for name, _ in attr.get_irdl_definition().parameters)
         old = [cast(Attribute, getattr(attr, name)) for name in names]
@@ -321,15 +386,19 @@ def _readable(attr: Attribute) -> object:
         if kind is IntegerAttr and not isinstance(values[0], Flag):
             held = cast("IntegerAttr[IntegerType]", attr)
             values[0] = cast(Attribute, Flag(held.value)) if held.type == i1 else values[0]
-        if known and all(map(operator.is_, values, old)):
+        if stand is None and known and all(map(operator.is_, values, old)):
             return attr
         made: Attribute = make_attribute(type(attr), names, values)
+        if stand is not None:
+            return stand(made)
     elif known:
         return attr
     else:
         made = make_data(cast("type[Data[Any]]", kind), cast("Data[object]", attr).data)
     for name, value in more.items():
         add_field(made, name, value)
+    if isinstance(made, TypeAttribute):
+        add_field(made, "value", made)  # of a `TypeAttr`, which is its type here
     return made
 
 

@@ -126,7 +126,12 @@ def qualified_kernel(x: fx.Tensor, out: fx.Tensor):
     p = fx.get_iter(x) + t
     v = fx.generic_load(p, nontemporal=True)
     w = fx.generic_load(p, volatile=True)
-    fx.generic_store(fx.get_iter(out) + t, v + w, nontemporal=True)
+    pair = fx.generic_load(fx.get_iter(x) + t // 2 * 2, dtype=fx.Float32x2)
+    bits = fx.generic_load(fx.get_iter(x) + t // 2 * 2, dtype=fx.Int32x2)
+    other = pair.shuffle_xor(2, 64)
+    flag = rocdl.readfirstlane(fx.T.i32, (bits == pair.bitcast(fx.Int32)).to(fx.Int32).reduce("add"), loc=None)
+    total = v + w + other[0] - other[1]
+    fx.generic_store(fx.get_iter(out) + t, (fx.Int32(flag) == 2).select(total, 0.0), nontemporal=True)
 
 
 @flyc.jit
@@ -137,4 +142,9 @@ def qualified(x: fx.Tensor, out: fx.Tensor):
 @program(qualified)
 def qualified_accesses():
     x, out = randn(64), poison(64)
-    return Call([x, out], [(out, 2 * x.double())])
+    v = x.double()
+    other = v.reshape(16, 2, 2).flip(1).reshape(32, 2)
+    apart = (other[:, 0] - other[:, 1]).repeat_interleave(2)
+    return Call(
+        [x, out], [(out, 2 * v + apart)], terms=4, magnitude=2 * v.abs() + other.abs().sum(1).repeat_interleave(2)
+    )

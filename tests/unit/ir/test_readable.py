@@ -8,6 +8,8 @@ import pytest
 from xdsl.dialects import builtin
 from xdsl.dialects.builtin import (
     ArrayAttr,
+    DenseArrayBase,
+    DenseIntOrFPElementsAttr,
     DictionaryAttr,
     FloatAttr,
     FloatData,
@@ -29,9 +31,12 @@ from xdsl.parser import Parser
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
+from flydsl._mlir import ir
+from flydsl._mlir.dialects import arith
 from flydsl.dialects.upstream import llvm
-from flydsl.ir.readable import Array, Int, Number, readable
+from flydsl.ir.readable import DenseArray, DenseElements, Dictionary, FloatConstant, IntegerConstant, readable
 from flydsl.ir.registry import make_context
+from flydsl.ir.stands import Array, Int, Number, Stand, stored
 from flydsl.ir.types import vector_type
 
 ATTRIBUTES: list[Attribute] = [
@@ -53,10 +58,19 @@ ATTRIBUTES: list[Attribute] = [
     SymbolRefAttr("f"),
     ArrayAttr([IntegerAttr(1, builtin.i32), StringAttr("a")]),
     DictionaryAttr({"n": IntegerAttr(1, builtin.i32)}),
+    DenseArrayBase.from_list(builtin.i32, [1, -2]),
+    DenseArrayBase.from_list(builtin.f64, [1.5]),
+    DenseIntOrFPElementsAttr.from_list(VectorType(builtin.i32, [2]), [1, 2]),
+    DenseIntOrFPElementsAttr.from_list(TensorType(builtin.bf16, [2, 2]), [1.5]),
     IntAttr(3),
     FloatData(2.5),
     builtin.UnitAttr(),
 ]
+
+
+STOOD_FOR = (
+    IntAttr, FloatData, ArrayAttr, IntegerAttr, FloatAttr, DictionaryAttr, DenseArrayBase, DenseIntOrFPElementsAttr,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("attr", ATTRIBUTES, ids=str)
@@ -66,7 +80,8 @@ def test_it_is_the_same_to_xdsl(attr: Attribute):
     assert made == attr and attr == made and made == made and not made != attr
     assert hash(made) == hash(attr) and {attr: 1}[made] == {made: 1}[attr] == 1
     assert made.__class__ is attr.__class__ and isinstance(made, type(attr))
-    assert (type(made) is type(attr)) == (not isinstance(attr, IntAttr | FloatData | ArrayAttr))
+    assert (type(made) is type(attr)) == (not isinstance(made, Stand)) == (not isinstance(attr, STOOD_FOR))
+    assert type(stored(made)) is type(attr) and stored(made) == attr and stored(attr) is attr
     assert bool(made) == bool(attr)
     if isinstance(attr, IntAttr | FloatData):
         assert str(made) == str(attr.data) and repr(made) == repr(attr.data)
@@ -77,6 +92,23 @@ def test_it_is_the_same_to_xdsl(attr: Attribute):
     assert readable(made) is made and readable(attr) is made
     assert pickle.loads(pickle.dumps(made)) == attr == copy.deepcopy(made)
     assert vars(attr) == before, "xDSL's own object stays as it is"
+
+
+def test_an_op_keeps_xdsls_own_also_inside():
+    attr = ArrayAttr(
+        [DictionaryAttr({"n": IntegerAttr(1, builtin.i32), "s": StringAttr("a")}), FloatAttr(1.5, builtin.f32)]
+    )
+    own: Any = stored(readable(attr))
+    assert own == attr and [type(x) for x in own.data] == [DictionaryAttr, FloatAttr]
+    assert type(own.data[0].data["n"]) is IntegerAttr
+    module = ir.Module.parse("func.func @f() { return }")
+    function: Any = module.body.operations[0]
+    function.attributes["k"] = readable(attr)
+    assert type(function.raw.attributes["k"].data[0].data["n"]) is IntegerAttr
+    assert function.attributes["k"][0]["n"].value == 1 and "k = [{n = 1 : i32" in str(module)
+    with ir.InsertionPoint(function.entry_block.operations[0]):
+        made: Any = arith.constant(builtin.i32, ir.IntegerAttr.get(builtin.i32, 4)).owner
+    assert type(made.raw.properties["value"]) is IntegerAttr and int(made.value) == 4
 
 
 def test_constraints_that_look_a_class_up_find_it():
@@ -95,7 +127,11 @@ def test_what_another_attribute_equals_is_not_changed():
     assert builtin.i32.width != 32 and not hasattr(builtin.f32, "width")
 
 
-@pytest.mark.parametrize(("own", "theirs"), [(Int, IntAttr), (Number, FloatData), (Array, ArrayAttr)])
+@pytest.mark.parametrize(("own", "theirs"), [
+    (Int, IntAttr), (Number, FloatData), (Array, ArrayAttr), (IntegerConstant, IntegerAttr),
+    (FloatConstant, FloatAttr), (DenseArray, DenseArrayBase),
+    (DenseElements, DenseIntOrFPElementsAttr), (Dictionary, DictionaryAttr),
+])  # fmt: skip
 def test_a_stand_has_every_operator_of_what_it_stands_for(own: type, theirs: type):
     """Python looks operators up in the class, where what is held does not help."""
     defined = {n for base in theirs.__mro__[:-1] for n, f in vars(base).items() if n.startswith("__") and callable(f)}

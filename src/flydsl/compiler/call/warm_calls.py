@@ -91,8 +91,8 @@ class WarmCalls:
         try:
             kind = self._kind(*args, **kwargs)
             found = self._by_kind.get(kind, ())
-        except TypeError:
-            return None  # arguments that do not fit the parameters, or a constant that cannot be looked up
+        except (TypeError, ValueError):
+            return None  # arguments that do not fit the parameters, or a constant that has no hash
         for warm in found:
             if warm.quick(*args, **kwargs) or (warm.plain is not None and warm.plain(*args, **kwargs)):
                 self._put_first(kind, warm)
@@ -121,7 +121,7 @@ class WarmCalls:
             if whole not in self._met:
                 self._met.add(whole)
                 return None
-        except TypeError:
+        except (TypeError, ValueError):
             return None
         known = self._by_key.get(whole)
         if known is not None and known.is_current(function) and known.takes(call):

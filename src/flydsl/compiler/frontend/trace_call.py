@@ -81,6 +81,7 @@ def trace_call(
 
 def _settled(key: FunctionKey | None, outside: OutsideReads, kernel: object) -> bool:
     """Whether all that a kernel reads beside its arguments is known and as it was when its key was made."""
+    outside.look_at_memos()
     if key is None or key.problems or outside.found or outside.unrepeatable:
         return False
     return id(kernel) in key.now.seen and key.unchanged()

@@ -13,6 +13,7 @@ from flydsl.compiler.guard import Guard
 from flydsl.compiler.key.cache_key import digest, qualified_name
 from flydsl.compiler.key.changes import changes
 from flydsl.compiler.key.component import MISSING, Component
+from flydsl.compiler.key.memos import KIND as MEMO
 from flydsl.compiler.key.outside import Reads, read_again
 from flydsl.errors import DSLRuntimeError, UntrackedGlobalWarning
 
@@ -151,14 +152,20 @@ class FunctionKey:
         """Whether everything is the same object with the same content: comparisons, no walk."""
         return self.now.unchanged() and self.told()
 
-    def told(self) -> bool:
-        """Whether options and what was read from outside are as they were: all that is no object in memory."""
+    def told(self, *, filled: bool = False) -> bool:
+        """Whether options and what was read from outside are as they were: all that is no object in memory.
+
+        With `filled` a memo that was empty may have a result now.
+        """
         if changes.count != self.seen:
             count = changes.count
             if not self.now.same_options():
                 return False
             self.seen = count
-        return not self.outside or read_again(self.outside) == self.outside
+        known = self.outside
+        if filled:
+            known = {read: held for read, held in known.items() if held or read[0] != MEMO}
+        return not known or read_again(known) == known
 
     def check(self, *, environment: bool = True) -> bool:
         """Whether the key still holds; False: compute it again.
@@ -180,7 +187,7 @@ class FunctionKey:
 
     def after(self) -> str | None:
         """The digest of what was walked as it is now; None if options or the outside are others."""
-        if not self.told():
+        if not self.told(filled=True):
             return None
         return self.now.digest if self.now.unchanged() else self._walk({}, None).digest
 
@@ -224,7 +231,9 @@ class FunctionKey:
         """
         more = not self.outside.keys() >= reads.keys()
         if reads or self.outside:
-            self.outside = {**read_again({*self.outside, *reads}), **(reads if traced else {})}
+            # A memo that the trace has filled was empty for it.
+            memos = {read: held for read, held in self.outside.items() if read[0] == MEMO}
+            self.outside = {**read_again({*self.outside, *reads}), **({**memos, **reads} if traced else {})}
             self.digest = digest((self.now.digest, sorted(self.outside.items())))
             self.generation += 1
         if unrepeatable and not self._unrepeatable:

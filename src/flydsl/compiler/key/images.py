@@ -266,7 +266,7 @@ def reduced(value: object) -> tuple[object, ...]:
     """The parts of `__reduce_ex__`, iterators read to their end."""
     if type(value) is itertools.count:  # Python 3.14 takes none of this module apart; only this one tells where it is
         return ("count", (repr(cast("object", value)),))
-    parts: Any = value.__reduce_ex__(2)
+    parts: Any = value.__reduce_ex__(4)  # earlier ones leave out the fold of a time
     if isinstance(parts, str):
         return (parts,)
     made, arguments, *rest = parts

@@ -23,7 +23,7 @@ from types import (
 )
 from typing import TYPE_CHECKING, cast
 
-from flydsl.compiler.key import states
+from flydsl.compiler.key import memos, states
 from flydsl.compiler.key.images import SCALARS
 from flydsl.compiler.key.outside import WATCHED
 
@@ -95,6 +95,7 @@ def callable_parts(walk: Walk, value: object, label: str) -> object:
         chosen = cast("functools.singledispatchmethod[object]", value)
         return ("dispatch", walk.place(chosen.func, label), walk.place(chosen.dispatcher, label))
     if type(value) is functools._lru_cache_wrapper:  # pyright: ignore[reportPrivateUsage]
+        memos.note(value)
         return ("cached", walk.place(getattr(cast(object, value), "__wrapped__", None), label))
     if isinstance(value, weakref.ref):
         return ("weak", walk.place(cast("weakref.ref[object]", value)(), label))
@@ -182,6 +183,8 @@ def add_attribute(walk: Walk, value: object, module: str, name: str, label: str)
     if value is os.environ or value is getattr(os, "environb", None):
         return walk.external(module, name)  # which variables are read is recorded while tracing
     kind = type(value)
+    if kind is functools._lru_cache_wrapper:  # pyright: ignore[reportPrivateUsage]
+        memos.note(value)
     known = isinstance(value, (FunctionType, MethodType, type, ModuleType, functools.partial, *_BUILT_IN_CALLABLES))
     if known or kind in SCALARS:
         return walk.place(cast(object, value), label)

@@ -16,10 +16,12 @@ from typing import Any, TypeAlias, cast
 
 from flydsl.compiler.guard import Guard
 from flydsl.compiler.key.changes import recording
+from flydsl.compiler.key.memos import KIND, Memos, held_now
 from flydsl.compiler.key.origin import origin_of
 
 Reads: TypeAlias = Mapping[tuple[str, str], str]
-"""By kind (`environment`, `file`, `folder` or one of `_ASKED`) and name: a digest of what is there, or nothing."""
+"""By kind (`environment`, `file`, `folder`, `memo` or one of `_ASKED`) and name: a digest of what is there, or
+nothing."""
 
 _ALL = "*"
 
@@ -57,6 +59,11 @@ class OutsideReads:
         self.drawn = False
         """Whether random numbers were drawn meanwhile: the next ones are others."""
         self._busy = False
+        self._memos = Memos()
+
+    def look_at_memos(self) -> None:
+        """Let results count that were kept before."""
+        self.found.update(((KIND, name), told) for name, told in self._memos.given())
 
     def heard(self, kind: str, name: str, arguments: tuple[object, ...], options: Mapping[str, object]) -> None:
         """The thread that traces calls something that reads."""
@@ -142,6 +149,8 @@ def _writes(how: object) -> bool:
 
 def _now(kind: str, name: str) -> str:
     """A digest of what is there now."""
+    if kind == KIND:
+        return held_now(name)
     try:
         if kind == "file":
             with open(name, "rb") as file:
@@ -281,6 +290,7 @@ def outside_reads() -> Generator[OutsideReads]:
     try:
         yield record
     finally:
+        record.look_at_memos()
         recording.current, record.drawn = before, _random_states()[: len(states)] != states
         with _guard:
             _depth[0] -= 1

@@ -41,7 +41,18 @@ def _printing() -> object:
     return {name: str(value) for name, value in _module("numpy").get_printoptions().items()}
 
 
+def _torch(name: str) -> Ask:
+    return lambda: str(getattr(_module("torch"), name)())
+
+
+_TORCH = (
+    "get_default_dtype", "get_default_device", "get_float32_matmul_precision", "get_num_threads", "is_grad_enabled",
+    "is_inference_mode_enabled", "is_autocast_enabled", "are_deterministic_algorithms_enabled",
+)  # fmt: skip
 _STATES: dict[str, Ask] = {
+    **{f"torch:{name}": _torch(name) for name in _TORCH},
+    "torch.random:initial_seed": _torch("initial_seed"),
+    "tempfile:gettempdir": lambda: _module("tempfile").gettempdir(),
     **dict.fromkeys(("decimal:Decimal", "decimal:getcontext", "decimal:localcontext"), _decimal),
     **dict.fromkeys(("numpy:geterr", "numpy:errstate"), lambda: dict(_module("numpy").geterr())),
     **dict.fromkeys((f"numpy:{n}" for n in ("get_printoptions", "array2string", "array_str", "array_repr")), _printing),

@@ -23,6 +23,7 @@ from ...errors import DSLRuntimeError, DSLTypeError, DSLValueError, RejectedSynt
 from ...ir.user_code import is_user_code
 from ..emit import trace
 from ..scalars.scalar_ops import is_ir_value
+from .texts import joined as joined
 
 if TYPE_CHECKING:
     from ..numeric import Boolean

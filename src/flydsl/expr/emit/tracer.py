@@ -64,7 +64,7 @@ _kind_of = _kinds.entries.get
 class Tracer(Builder):
     """A builder whose location is always the user's current line."""
 
-    __slots__ = ("_last", "broken_off", "functions", "loose", "unbound")
+    __slots__ = ("_last", "broken_off", "functions", "loose", "unbound", "unknown_in")
 
     def __init__(self) -> None:
         self._last: Attribute = UNKNOWN
@@ -77,6 +77,8 @@ class Tracer(Builder):
         be names of something else: a run-time region that gives one another type ends it (`control.carried`)."""
         self.unbound: dict[str, str] = {}
         """Variables that a run-time region made or gave another type, with why they do not exist after it."""
+        self.unknown_in: set[CodeType] = set()
+        """Code of the user's that made a string of a value of run time: there is a `?` in it."""
         self.broken_off: BaseException | None = None
         """The first exception that left a run-time region, which is a mistake unless it ends the trace."""
 

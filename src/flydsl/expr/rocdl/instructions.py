@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ...errors import DSLValueError
 from ...target import where
 from .. import gpu
-from ..aliases import also_called
+from ..aliases import also_called, placed
 from ..assembly import note_raw_text
 from ..numeric import Boolean, Float16, Float32, Int32, Numeric, as_dsl_value, as_numeric
 from ..vector import Vector
@@ -84,6 +84,7 @@ def _suffix(ty: ElementLike) -> str:
 
 
 @also_called(ty="res", value="src")
+@placed
 def readfirstlane(res: ResultType[MadeT], src: ValueLike) -> MadeT:
     """The value of the first active lane, in all lanes; it then lives in a scalar register.
 
@@ -94,6 +95,7 @@ def readfirstlane(res: ResultType[MadeT], src: ValueLike) -> MadeT:
 
 
 @also_called(ty="res", value="src")
+@placed
 def readlane(res: ResultType[MadeT], src: ValueLike, lane: IntLike) -> MadeT:
     """The value of one lane, which must be the same number in all lanes.
 
@@ -104,6 +106,7 @@ def readlane(res: ResultType[MadeT], src: ValueLike, lane: IntLike) -> MadeT:
 
 
 @also_called(ty="res")
+@placed
 def ballot(res: ResultType[MadeT], pred: ScalarLike) -> MadeT:
     """One bit per lane: where the predicate holds. i64 everywhere, i32 on waves of 32 lanes.
 
@@ -118,6 +121,7 @@ def ballot(res: ResultType[MadeT], pred: ScalarLike) -> MadeT:
 
 
 @also_called(ty="res", byte_index="index", value="src")
+@placed
 def ds_bpermute(res: ResultType[MadeT], index: IntLike, src: ScalarLike) -> MadeT:
     """The value of lane `index / 4`: each lane says where it reads; that of one that takes no part is 0.
 
@@ -299,6 +303,7 @@ def _unary(name: str, ty: ResultType[MadeT], value: ScalarLike) -> MadeT:
 
 
 @also_called(ty="res", value="arg")
+@placed
 def rcp(res: ResultType[MadeT], arg: ScalarLike) -> MadeT:
     """`1 / value`, about one unit in the last place.
 
@@ -348,6 +353,7 @@ def fmed3(res: ResultType[MadeT], src0: ScalarLike, src1: ScalarLike, src2: Scal
 
 
 @also_called(hi="src_hi", lo="src_lo")
+@placed
 def perm_b32(src_hi: ScalarLike, src_lo: ScalarLike, sel: ScalarLike) -> Int32:
     """Bytes of `{hi, lo}` by the four selectors of `sel`: 0-3 of lo, 4-7 of hi, 12 zero, 13 and up 0xFF.
 
@@ -390,6 +396,7 @@ def _pack_fp8(
 
 
 @also_called(ty="res", a="src_a", b="src_b")
+@placed
 def cvt_pk_fp8_f32(
     res: ResultType[MadeT], src_a: ScalarLike, src_b: ScalarLike, old: ScalarLike = 0, word_sel: bool = False
 ) -> MadeT:
@@ -423,6 +430,7 @@ def _pair_fp8(name: str, bf8: bool, value: ScalarLike, word_sel: bool) -> Any:
 
 
 @also_called(ty="res", value="src")
+@placed
 def cvt_pk_f32_fp8(res: ElementLike | None, src: ScalarLike, word_sel: bool = False) -> Vector:
     """Two fp8 bytes of one half of an i32 to a pair of Float32.
 

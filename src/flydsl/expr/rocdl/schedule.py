@@ -10,7 +10,7 @@ from typing import Any
 from ...errors import DSLTypeError, DSLValueError
 from ...target import has, where
 from ...target.waitcnt import MOST_LOADS, vmcnt_of
-from ..aliases import also_called
+from ..aliases import also_called, placed
 from ..atomics import AtomicOrdering, memory_fence
 from ..gpu import barrier
 from .target import need, on_cpu, usual_gfx
@@ -174,6 +174,7 @@ def s_wait_asynccnt(count: int = 0) -> None:
     _call("s.wait.asynccnt", (count, "i16"))
 
 
+@placed
 def sched_barrier(mask: int = 0) -> None:
     """Nothing moves across, but the classes of instructions in `mask`.
 
@@ -183,6 +184,7 @@ def sched_barrier(mask: int = 0) -> None:
 
 
 @also_called(group="group_id")
+@placed
 def sched_group_barrier(mask: int, size: int, group_id: int = 0) -> None:
     """The next `size` instructions of the classes in `mask` form a group; groups keep their order.
 

@@ -100,6 +100,8 @@ class Rewriter(ast.NodeTransformer):
         self.exits: set[str] = set()
         """How the body being rewritten may end early: return, break, continue."""
         self.in_comprehension = False
+        self.printed = False
+        """Whether an f-string here is an argument of a `printf`."""
         self.in_iterable = False
         """Whether Python allows no `:=` here: in what a comprehension iterates over."""
 
@@ -572,7 +574,29 @@ class Rewriter(ast.NodeTransformer):
         args = ast.arguments([], [ast.arg(ARM)], None, [], [], None, [ast.Constant(None)])
         return ast.copy_location(ast.Lambda(args, self.expression(node)), node)
 
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        """An f-string remembers the values in it, for `printf`."""
+        printed = ast.Constant(self.printed)
+        parts: list[ast.expr] = [printed]
+        for part in node.values:
+            if isinstance(part, ast.FormattedValue):
+                saved, self.printed = self.printed, False
+                value = self.expression(part.value)
+                self.printed = saved
+                spec = part.format_spec and self.expression(part.format_spec)
+                made = ast.Tuple([value, ast.Constant(part.conversion), spec or ast.Constant(None)], ast.Load())
+                parts.append(ast.copy_location(made, part))
+            else:
+                parts.append(part)
+        return runtime("joined", parts, node)
+
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        saved, self.printed = self.printed, called_name(node) == "printf"
+        made = self.call(node)
+        self.printed = saved
+        return made
+
+    def call(self, node: ast.Call) -> ast.AST:
         # A body is a function without arguments, where Python's argument-less super() does not work.
         match node:
             case ast.Call(func=ast.Name(id="super"), args=[], keywords=[]) if self.region is not None:
