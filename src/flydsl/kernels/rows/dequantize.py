@@ -65,6 +65,7 @@ def dequantize(
     Scales have the shape of the leading directions of the codes, the last of which may be a divisor: of rows, of blocks
     of any length, of the groups of a group norm, or one for all.
 
+    >>> from flydsl.kernels import quantize
     >>> codes, scales = quantize(np.array([[1.0, -4.0], [0.0, 0.5]], "f4"), "int8")
     >>> dequantize(codes, scales)
     array([[ 1.007874, -4.      ],
