@@ -77,11 +77,11 @@ def few_rows_in_shares() -> tuple[Any, ...]:
     return thin_shares_matmul, a, w, c, None, work, counters, m, n, depth, depth, depth, n, thin, "none", True
 
 
-def by_fma(slices: int, sharers: int = 1) -> tuple[Any, ...]:
-    """Three steps of two warps through two stages; slices, if any, meet in memory."""
+def by_fma(slices: int, sharers: int = 1, overlap: bool = False) -> tuple[Any, ...]:
+    """Three steps of two warps through two stages; slices, if any, meet in memory. `overlap` is for Hopper."""
     tile, m, n, depth = SimtTile(1, 2, 2, 4, 8, 2), 3, 60, 24 * slices
     x, y, c = f32(m, depth), f32(n, depth), room(m, n)
-    form = SimtForm("deep", "deep", split=slices > 1, sharers=sharers)
+    form = SimtForm("deep", "deep", split=slices > 1, sharers=sharers, overlap=overlap)
     meeting = (room(slices * tile.size), torch.zeros(1, dtype=torch.int32)) if slices > 1 else (None, None)
     sizes = (m, n, depth, 1, depth, 1, 0, depth, 1, 0, n, 1, 0, 1, slices)
     return simt, x, y, c, None, None, None, *meeting, *sizes, tile, form
@@ -160,7 +160,7 @@ CALLS: dict[str, Call] = {
     "matmul of few rows, as words": Call(HOPPER, few_rows, "matmul.few.thin_kernel.thin_kernel"),
     "matmul of few rows, in shares": Call(HOPPER, few_rows_in_shares, "matmul.few.thin_shares.thin_shares_kernel"),
     "matmul by FMA": Call("sm_80", partial(by_fma, 1), "matmul.simt.kernel.simt_kernel"),
-    "matmul by FMA, in slices": Call("sm_80", partial(by_fma, 2), "matmul.simt.kernel.simt_kernel"),
+    "matmul by FMA, in slices": Call(HOPPER, partial(by_fma, 2, overlap=True), "matmul.simt.kernel.simt_kernel"),
     "matmul by FMA, in slices together": Call("sm_80", partial(by_fma, 2, 2), "matmul.simt.kernel.simt_kernel"),
     "matmul of odd rows": Call(
         HOPPER,
