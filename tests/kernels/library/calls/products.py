@@ -152,7 +152,7 @@ CALLS: dict[str, Call] = {
     ),
     "matmul": Call(HOPPER, lambda: (k.matmul, bf16(64, 64), bf16(64, 64)), "matmul.hopper.hopper_kernel", False),
     "matmul in slices": Call(HOPPER, slices, "matmul.hopper.hopper_kernel"),
-    "matmul in parts": Call(HOPPER, partial(shared, Tile(64, 16, 1, splits=2)), "matmul.hopper.hopper_kernel", False),
+    "matmul in parts": Call(HOPPER, partial(shared, Tile(64, 16, 1, splits=2)), "matmul.hopper.hopper_kernel"),
     "matmul of clusters": Call(
         HOPPER, partial(shared, Tile(64, 16, 1, cluster=4, shares="xy")), "matmul.hopper.hopper_kernel", False
     ),
@@ -186,7 +186,6 @@ CALLS: dict[str, Call] = {
         HOPPER,
         lambda: (k.grouped_matmul, bf16(16, 64), bf16(2, 64, 64), torch.tensor([7, 16], dtype=torch.int32)),
         "matmul.hopper.hopper_kernel",
-        False,
     ),
     "grouped_matmul of fp8": Call(HOPPER, groups_of_fp8, "matmul.hopper.hopper_kernel", False),
     "grouped_matmul by FMA": Call("sm_80", groups_by_fma, "matmul.simt.kernel.simt_kernel"),
