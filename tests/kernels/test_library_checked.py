@@ -1,12 +1,15 @@
-"""Every kernel of the library in checked mode: nothing to report, nothing left unwritten, and extents that are refused.
+"""Every kernel of the library in checked mode: nothing to report, nothing left unwritten, and extents that are refused;
+and in a stream of its own, which everything waits for.
 
 `test_library.py` compares the numbers of those that are called by themselves.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
 import random
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -15,7 +18,10 @@ import pytest
 import torch
 
 from flydsl.compiler.jit_function import JitFunction
+from flydsl.cpu.runtime import CpuDeviceRuntime
 from flydsl.errors import FlyDSLError, KernelCheckError
+from flydsl.runtime import Stream
+from flydsl.runtime.device_runtime import get_device_runtime
 
 from .library.calls import every_call, one_of_each
 from .library.calls.running import Filled, mapped, not_run, run, tensors_in
@@ -57,6 +63,48 @@ def test_nothing_to_report(name: str, request: pytest.FixtureRequest, monkeypatc
         assert len(first.arrays) == len(other.arrays)
         for i, (x, y) in enumerate(zip(first.arrays, other.arrays, strict=True)):
             assert same(x, y), f"array {i}: {x} and {y}"
+
+
+PARTLY_ON_THE_HOST = {"cross_entropy", "linear_cross_entropy", "embedding_backward"}
+"""On the cpu stack these wait for their stream themselves, and are done when they return."""
+
+
+def test_all_of_it_waits_for_its_stream(name: str):
+    """Whatever a call launches goes to the stream that it is given, and nothing is written before; so it is with all
+    that is done around the launches."""
+    call, seed = CALLS[name], random.getrandbits(32)
+    print(f"seed {seed}")
+    if "stream" not in inspect.signature(call.make()[0]).parameters:
+        pytest.skip("a function without a stream")
+    wanted = run(call, seed, 0xFF).arrays
+    runtime, waits = get_device_runtime(), name in PARTLY_ON_THE_HOST
+    assert isinstance(runtime, CpuDeviceRuntime)
+    stream, gate = Stream(), threading.Event()
+    try:
+        torch.manual_seed(seed)
+        with Filled(0xFF):
+            function, *arguments = call.make()
+            given = list(tensors_in((function, arguments)))
+            unchanged = [x.clone() for x in given]
+            runtime.enqueue(stream.handle, gate.wait)
+            if waits:
+                threading.Timer(0.05, gate.set).start()
+            result = function(*arguments, stream=stream)
+        assert gate.is_set() == waits
+        arrays = list(tensors_in((result, function, arguments)))
+        if not waits:
+            assert all(map(same, given, unchanged)), "an argument was written before the stream came to it"
+            ours = {x.data_ptr() for x in given}
+            fresh = [x.contiguous().flatten().view(torch.uint8) for x in arrays if x.data_ptr() not in ours]
+            assert all((x == 0xFF).all() for x in fresh), "a result was written before the stream came to it"
+        gate.set()
+        stream.synchronize()
+        assert len(arrays) == len(wanted)
+        for i, (x, y) in enumerate(zip(arrays, wanted, strict=True)):
+            assert same(x, y), f"array {i}: {x} and {y}"
+    finally:
+        gate.set()
+        stream.close()
 
 
 def is_kernel(function: Any) -> bool:

@@ -23,3 +23,12 @@ def test_clean_in_every_order(name: str, emulate: Callable[[str], None]):
     assert not seen.forgotten and seen.global_accesses, "it looked at something, and forgot nothing"
     if not call.kernels.startswith("dist."):  # there the barriers are for flags of other ranks
         assert seen.shared_conflicts or not seen.barriers, "what a barrier is there for"
+
+
+@pytest.mark.parametrize("name", ["matmul of clusters", "gemm_sm90 in clusters", "layer_norm of a cluster"])
+def test_clusters_in_some_orders(name: str, emulate: Callable[[str], None]):
+    """Blocks that leave too early are seen in any."""
+    call = CALLS[name]
+    emulate(call.arch)
+    report, missing = explore(call, 1)
+    assert report and report.orders and not missing, report

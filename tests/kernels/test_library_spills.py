@@ -1,4 +1,5 @@
-"""Every kernel of the library has a register for each value, as compiled for the GPU of its call."""
+"""Every kernel of the library has a register for each value, as compiled for the GPU of its call; and one that starts
+while another may still write waits for that one before it looks at memory."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from flydsl.llvm.objects import ptx
 from flydsl.runtime.device_runtime import reset_device_runtime
 from flydsl.target import gpu_backend_of_arch
 
+from .early_starts import WAIT, start_early, touched_early
 from .library.calls import every_call, kernels_of, one_of_each
 from .library.calls.running import not_run
 
@@ -71,3 +73,8 @@ def test_nothing_spills(name: str, monkeypatch: pytest.MonkeyPatch):
         for kernel, count in spilled(artifact).items():
             most, _ = SPILLS.get((name, kernel.rpartition("_")[0]), (0, ""))
             assert count <= most, f"{kernel} spills {count}"
+        if artifact.target.backend == "cuda":
+            text = artifact.binary("ptx").decode()
+            touched, careless = touched_early(text), touched_early(text.replace(WAIT, "//"))
+            for kernel in start_early(artifact.source_ir):
+                assert careless[kernel] and not touched[kernel], f"{kernel} does not wait for the kernel in front of it"

@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import flydsl.expr as fx  # noqa: E402
 import flydsl.torch as ft  # noqa: E402
 from flydsl.kernels import repeats  # noqa: E402
 from flydsl.kernels.matmul import workspace  # noqa: E402
@@ -86,9 +87,19 @@ def test_every_scratch_is_that_of_a_stream_and_a_thread(device: Device):
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(one).result() is not first
     with Stream() as own:
-        assert one() is one(own) is not first
+        assert one() is one(own) is one(fx.Stream(own)) is not first
     assert one() is first and one(own) is not first
     assert device.orders == [7, 7, own.handle]
+
+
+def test_what_torch_does_around_launches_is_in_their_stream(device: Device):
+    x = torch.ones(1)
+    with workspace.in_stream(x, None) as given:
+        assert given is None and not device.orders
+    with Stream() as own:
+        for stream in (None, own, fx.Stream(own), own.handle):
+            with workspace.in_stream(x, stream) as given:
+                assert given is stream and device.orders.pop() == own.handle and not device.orders
 
 
 def test_what_is_kept_has_an_end(device: Device, monkeypatch: pytest.MonkeyPatch):

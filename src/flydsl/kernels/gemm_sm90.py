@@ -72,7 +72,6 @@ def gemm_sm90_kernel(
         for s in fx.range_constexpr(STAGES):
             full[s].init(1)
             empty[s].init(2 * cluster_size)
-        nv.fence_mbarrier_init()
     rank = fx.Int32(0)
     if fx.const_expr(cluster_size > 1):
         rank = nv.uniform(nv.cluster.rank())

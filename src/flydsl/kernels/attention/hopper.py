@@ -116,7 +116,6 @@ def attention_kernel(
             turns.full[s].init(1)
             # Threads that bring rows have to be told of tiles, too.
             turns.empty[s].init(tile.threads if form.by_threads else 128 * tile.consumers)
-        nv.fence_mbarrier_init()
     if fx.const_expr(tile.ones):
         fill_ones(base_v, tid, tile)
     fx.barrier()

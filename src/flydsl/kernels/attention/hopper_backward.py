@@ -104,7 +104,6 @@ def backward_kernel(
             full_q[s].init(1)
             full_g[s].init(1)
             empty[s].init(CONSUMERS)
-        nv.fence_mbarrier_init()
     fx.barrier()
     group = reach.heads // reach.kv_heads
     block, head, batch = fx.block_idx

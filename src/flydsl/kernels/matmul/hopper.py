@@ -93,11 +93,10 @@ def hopper_kernel(
         for s in fx.range_constexpr(count):
             full[s].init(1 + SENDERS if tile.factors else 1)
             empty[s].init(teams * tile.cluster)
-        nv.fence_mbarrier_init()
     rank = fx.Int32(0)
     if fx.const_expr(tile.blocks > 1):
         rank = nv.uniform(nv.cluster.rank())
-        # Barriers are all that the others must see, and the fence is for them.
+        # Barriers are all that the others must see, and the fence that the compiler sets is for them.
         nv.cluster.arrive(relaxed=True)
         nv.cluster.wait()
     else:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from threading import get_ident
 from typing import NamedTuple, cast
 
 from flydsl.compiler.call.placement import torch_stream_accessor
 
-from ...runtime.objects import current_stream, entered, stream_handle
+from ...expr.gpu import stream_handle
+from ...runtime.device_runtime import get_device_runtime
+from ...runtime.objects import current_stream, entered
 from ...target import on_host
 from . import arrays
 from .arrays import HostArray, TorchArray, in_line, is_torch
@@ -84,9 +86,7 @@ def _place(device: int, stream: object) -> tuple[int, int, int]:
     if stream is None:
         handle = torch_stream_accessor()(device)
     else:
-        handle = getattr(stream, "cuda_stream", None)
-        if handle is None:
-            handle = stream_handle(stream)  # pyright: ignore[reportArgumentType] - what a jit function takes
+        handle = stream_handle(stream)
     return device, cast(int, handle), get_ident()
 
 
@@ -97,6 +97,24 @@ def _in_order_of(place: tuple[int, int, int]) -> AbstractContextManager[object]:
         return nullcontext()
     torch = sys.modules["torch"]
     return torch.cuda.stream(torch.cuda.ExternalStream(handle, device=device))
+
+
+@contextmanager
+def in_stream(like: HostArray, stream: object) -> Generator[object]:
+    """What torch or numpy does inside is in the order of the stream, with the launches: they go to the one that this
+    gives.
+
+    The host has no streams of its own: there what was launched before is waited for, and launches inside run at once.
+    """
+    if stream is None and (not entered or current_stream() is None):
+        yield None
+    elif is_torch(like) and not on_host(like.device.type):
+        with _in_order_of(_place(like.get_device(), stream)):
+            yield stream
+    else:
+        handle = stream_handle(current_stream() if stream is None else stream)
+        get_device_runtime().stream_synchronize(0 if handle is None else handle)
+        yield 0
 
 
 class Room(NamedTuple):
@@ -145,4 +163,4 @@ def repeated_scratch(like: TorchArray, nbytes: int) -> Callable[[], TorchArray]:
     return find
 
 
-__all__ = ["Room", "repeated_scratch", "rooms", "scratch"]
+__all__ = ["Room", "in_stream", "repeated_scratch", "rooms", "scratch"]

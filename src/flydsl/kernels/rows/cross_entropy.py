@@ -9,6 +9,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLValueError
 
+from ..matmul.workspace import in_stream
 from ..repeats import fresh_as, fresh_like, relaunch, remember_call, repeated
 from ..scalars import choice, number, whole
 from .arrays import INDICES, Given, HostArray, describe, is_view, matrix, same_place, shaped, vacant, vector
@@ -166,10 +167,11 @@ def cross_entropy(
     check_reduction("cross_entropy", reduction)
     if type(ignore_index) is not int:
         ignore_index = whole("cross_entropy", "ignore_index", ignore_index)
-    losses = cross_entropy_forward(
-        logits, target, ignore_index=ignore_index, label_smoothing=label_smoothing, stream=stream
-    ).losses  # fmt: skip
-    return reduced(losses, target, ignore_index, reduction)
+    with in_stream(logits, stream) as order:
+        losses = cross_entropy_forward(
+            logits, target, ignore_index=ignore_index, label_smoothing=label_smoothing, stream=order
+        ).losses  # fmt: skip
+        return reduced(losses, target, ignore_index, reduction)
 
 
 def check_reduction(op: str, reduction: str) -> None:

@@ -9,6 +9,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLValueError
 
+from ..matmul.workspace import in_stream
 from ..repeats import fresh_as, relaunch, remember_call, repeated
 from ..scalars import whole
 from .arrays import (
@@ -214,17 +215,18 @@ def embedding_backward(
     count, size = int(count), describe(op, "dy", dy).itemsize
     ignored = -1 if padding_idx is None else padding_row(op, padding_idx, count)
     n = dy.shape[-1]
-    made = zeros(dy, (count, n), dtype_of(dy))
-    given = matrix(dy)
-    m = given.shape[0]
-    if m and n and count:
-        flat: Given = vector(ids)
-        order: Given = flat.argsort(stable=True) if is_torch(ids) else flat.argsort(kind="stable")
-        ordered = flat[order]
-        rows = {"dtable": made, "dy": given}
-        form = recall(op, rows, None, lambda: form_of(m, n, described(op, rows), size, edges=False))
-        embedding_back(given, ordered, order, made, m, n, count, ignored, form, **more_of(stream))
-    return made
+    with in_stream(dy, stream) as queue:
+        made = zeros(dy, (count, n), dtype_of(dy))
+        given = matrix(dy)
+        m = given.shape[0]
+        if m and n and count:
+            flat: Given = vector(ids)
+            order: Given = flat.argsort(stable=True) if is_torch(ids) else flat.argsort(kind="stable")
+            ordered = flat[order]
+            rows = {"dtable": made, "dy": given}
+            form = recall(op, rows, None, lambda: form_of(m, n, described(op, rows), size, edges=False))
+            embedding_back(given, ordered, order, made, m, n, count, ignored, form, **more_of(queue))
+        return made
 
 
 def check_embedding(op: str, ids: HostArray, table: HostArray) -> tuple[Array, Array]:

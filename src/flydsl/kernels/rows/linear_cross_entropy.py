@@ -15,6 +15,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.errors import DSLTypeError, DSLValueError
 
+from ..matmul.workspace import in_stream
 from ..scalars import flags, whole, wholes
 from .arrays import INDICES, Given, HostArray, describe, matrix, same_place, shaped, type_of, vacant, vector, zeros
 from .call import arrays_only, described, more_of, recall
@@ -172,10 +173,12 @@ def linear_cross_entropy(
     """
     check_reduction("linear_cross_entropy", reduction)
     ignore_index = whole("linear_cross_entropy", "ignore_index", ignore_index)
-    losses = linear_cross_entropy_forward(
-        x, weight, target, bias, ignore_index=ignore_index, label_smoothing=label_smoothing, piece=piece, stream=stream
-    ).losses
-    return reduced(losses, target, ignore_index, reduction)
+    with in_stream(x, stream) as order:
+        losses = linear_cross_entropy_forward(
+            x, weight, target, bias, ignore_index=ignore_index, label_smoothing=label_smoothing, piece=piece,
+            stream=order,
+        ).losses  # fmt: skip
+        return reduced(losses, target, ignore_index, reduction)
 
 
 def linear_cross_entropy_forward(
@@ -235,35 +238,36 @@ def linear_cross_entropy_backward(
     problem = _problem(op, x, weight, target, bias, piece)
     level: Given = vector(sums)
     given: Given = vector(dlosses)
-    dtype, wide, more = type_of(x), _wide(x), more_of(stream)
-    (m, d), v = problem.x.shape, problem.classes
-    need_bias = need_bias and bias is not None
-    # Sums over pieces are wide; where there is but one piece nothing is added up.
-    dx: Given = zeros(x, (m, d), wide) if need_x else None
-    dweight: Given = zeros(weight, (v, d), type_of(weight)) if need_weight else None
-    dbias: Given = zeros(x, (v,), wide) if need_bias else None
-    several = m > problem.piece[0]
-    share: Given = None
-    for rows, classes in problem.steps():
-        logits = problem.logits(rows, classes, wide, stream)
-        count, n = logits.shape
-        dlogits: Given = vacant(x, (count, n), dtype)
-        cross_entropy_back(
-            logits, problem.target[rows], level[rows], given[rows], dlogits, count, n, classes.start, v, ignore_index,
-            label_smoothing, _form(op, {"logits": logits, "dlogits": dlogits}), **more,
-        )  # fmt: skip
-        if dx is not None:
-            dx[rows] += product(dlogits, problem.weight[classes], wide, None, stream)
-        if need_weight:
-            part = product(dlogits.T, problem.x[rows], wide if several else dtype, None, stream)
-            share = part if rows.start == 0 else share + part
-            if rows.stop == m:
-                dweight[classes] = share
-        if need_bias:
-            added: Given = vacant(x, (n,), wide)
-            column_sums(dlogits, added, count, n, **more)
-            dbias[classes] += added
-    return LinearGradients(*(_as(t, like) for t, like in ((dx, x), (dweight, weight), (dbias, bias))))
+    with in_stream(x, stream) as order:
+        dtype, wide, more = type_of(x), _wide(x), more_of(order)
+        (m, d), v = problem.x.shape, problem.classes
+        need_bias = need_bias and bias is not None
+        # Sums over pieces are wide; where there is but one piece nothing is added up.
+        dx: Given = zeros(x, (m, d), wide) if need_x else None
+        dweight: Given = zeros(weight, (v, d), type_of(weight)) if need_weight else None
+        dbias: Given = zeros(x, (v,), wide) if need_bias else None
+        several = m > problem.piece[0]
+        share: Given = None
+        for rows, classes in problem.steps():
+            logits = problem.logits(rows, classes, wide, order)
+            count, n = logits.shape
+            dlogits: Given = vacant(x, (count, n), dtype)
+            cross_entropy_back(
+                logits, problem.target[rows], level[rows], given[rows], dlogits, count, n, classes.start, v,
+                ignore_index, label_smoothing, _form(op, {"logits": logits, "dlogits": dlogits}), **more,
+            )  # fmt: skip
+            if dx is not None:
+                dx[rows] += product(dlogits, problem.weight[classes], wide, None, order)
+            if need_weight:
+                part = product(dlogits.T, problem.x[rows], wide if several else dtype, None, order)
+                share = part if rows.start == 0 else share + part
+                if rows.stop == m:
+                    dweight[classes] = share
+            if need_bias:
+                added: Given = vacant(x, (n,), wide)
+                column_sums(dlogits, added, count, n, **more)
+                dbias[classes] += added
+        return LinearGradients(*(_as(t, like) for t, like in ((dx, x), (dweight, weight), (dbias, bias))))
 
 
 def _as(made: Given, like: Given) -> Given:

@@ -109,7 +109,6 @@ class Stay:
                 self.full[i].init(1)
             for i in range(2 if form.cluster > 1 else 0):
                 self.full[form.ring + 1 + i].init(form.cluster)
-            fx.nvgpu.fence_mbarrier_init()
 
         def bring() -> None:
             for number in range(form.ring):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -21,24 +23,31 @@ from flydsl.kernels.attention.plain import Kind
 from .call import HOPPER, Call, bf16, f32, room
 
 
-def backward(dtype: torch.dtype, n: int, d: int) -> tuple[Any, ...]:
-    q, keys, v, grad = (torch.randn(1, n, 1, d).to(dtype) for _ in range(4))
+def backward(dtype: torch.dtype, n: int, d: int, queries: int = 0) -> tuple[Any, ...]:
+    """Gradients of `n` keys, and of as many queries unless told."""
+    q, keys, v, grad = (torch.randn(1, m, 1, d).to(dtype) for m in (queries or n, n, n, queries or n))
     out, lse = k.attention(q, keys, v, return_lse=True)
     return attention_backward, grad, q, keys, v, out, lse
 
 
-def staying_backward() -> tuple[Any, ...]:
-    """Four equal tiles of keys for one multiprocessor."""
-    place: Any = importlib.import_module("flydsl.kernels.attention.backward")
+def on_one_processor(module: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of `module` where one multiprocessor has all the work: blocks stay, and their stages come round."""
+    place: Any = importlib.import_module(f"flydsl.kernels.attention.{module}")
     target_of = place.target_of
 
-    def on_one_processor(*given: torch.Tensor) -> Any:
+    @functools.wraps(function)
+    def call(*given: Any, **more: Any) -> Any:
         with patch.object(place, "target_of", lambda x: target_of(x)._replace(processors=1)):
-            return attention_backward(*given)
+            return function(*given, **more)
 
+    return call
+
+
+def staying_backward() -> tuple[Any, ...]:
+    """Four equal tiles of keys for one multiprocessor."""
     q, keys, v, grad = (torch.randn(1, n, 2, 80).bfloat16() for n in (70, 140, 140, 70))
     out, lse = k.attention(q, keys, v, return_lse=True)
-    return on_one_processor, grad, q, keys, v, out, lse
+    return on_one_processor("backward", attention_backward), grad, q, keys, v, out, lse
 
 
 def packed_backward(d: int) -> tuple[Any, ...]:
@@ -72,7 +81,7 @@ def amd_attention_of() -> tuple[Any, ...]:
 CALLS: dict[str, Call] = {
     "attention": Call(
         HOPPER,
-        lambda: (k.attention, bf16(1, 64, 1, 64), bf16(1, 96, 1, 64), bf16(1, 96, 1, 64)),
+        lambda: (on_one_processor("entry", k.attention), bf16(1, 64, 5, 64), *(bf16(1, 400, 5, 64) for _ in "kv")),
         "attention.hopper.attention_kernel",
         False,
     ),
@@ -106,7 +115,7 @@ CALLS: dict[str, Call] = {
     "parts of attention": Call(HOPPER, combined, "attention.combine.combine_kernel"),
     "attention_backward": Call(
         HOPPER,
-        lambda: backward(torch.bfloat16, 64, 64),
+        lambda: backward(torch.bfloat16, 64, 64, 3 * 128),
         "attention.rounding.sides_kernel attention.hopper_backward.backward_kernel attention.rounding.round_kernel",
         False,
     ),
@@ -124,7 +133,7 @@ CALLS: dict[str, Call] = {
     ),
     "attention_backward of long rows": Call(
         HOPPER,
-        lambda: backward(torch.bfloat16, 64, 136),
+        lambda: backward(torch.bfloat16, 64, 136, 4 * 64),
         "attention.rounding.sides_kernel attention.wide.hopper.wide_kernel attention.rounding.round_kernel",
         False,
     ),
@@ -136,7 +145,11 @@ CALLS: dict[str, Call] = {
     ),
     "mla_decode": Call(
         HOPPER,
-        lambda: (partial(k.mla_decode, dv=128), bf16(1, 1, 16, 192), bf16(1, 64, 192)),
+        lambda: (
+            partial(on_one_processor("latent.entry", k.mla_decode), dv=128),
+            bf16(1, 1, 16, 192),
+            bf16(1, 220, 192),
+        ),
         "attention.latent.hopper.latent_kernel",
         False,
     ),

@@ -77,11 +77,11 @@ def few_rows_in_shares() -> tuple[Any, ...]:
     return thin_shares_matmul, a, w, c, None, work, counters, m, n, depth, depth, depth, n, thin, "none", True
 
 
-def by_fma(slices: int, sharers: int = 1) -> tuple[Any, ...]:
-    """Three steps of two warps through two stages; slices, if any, meet in memory."""
+def by_fma(slices: int, sharers: int = 1, overlap: bool = False) -> tuple[Any, ...]:
+    """Three steps of two warps through two stages; slices, if any, meet in memory. `overlap` is for Hopper."""
     tile, m, n, depth = SimtTile(1, 2, 2, 4, 8, 2), 3, 60, 24 * slices
     x, y, c = f32(m, depth), f32(n, depth), room(m, n)
-    form = SimtForm("deep", "deep", split=slices > 1, sharers=sharers)
+    form = SimtForm("deep", "deep", split=slices > 1, sharers=sharers, overlap=overlap)
     meeting = (room(slices * tile.size), torch.zeros(1, dtype=torch.int32)) if slices > 1 else (None, None)
     sizes = (m, n, depth, 1, depth, 1, 0, depth, 1, 0, n, 1, 0, 1, slices)
     return simt, x, y, c, None, None, None, *meeting, *sizes, tile, form
@@ -152,7 +152,7 @@ CALLS: dict[str, Call] = {
     ),
     "matmul": Call(HOPPER, lambda: (k.matmul, bf16(64, 64), bf16(64, 64)), "matmul.hopper.hopper_kernel", False),
     "matmul in slices": Call(HOPPER, slices, "matmul.hopper.hopper_kernel"),
-    "matmul in parts": Call(HOPPER, partial(shared, Tile(64, 16, 1, splits=2)), "matmul.hopper.hopper_kernel", False),
+    "matmul in parts": Call(HOPPER, partial(shared, Tile(64, 16, 1, splits=2)), "matmul.hopper.hopper_kernel"),
     "matmul of clusters": Call(
         HOPPER, partial(shared, Tile(64, 16, 1, cluster=4, shares="xy")), "matmul.hopper.hopper_kernel", False
     ),
@@ -160,7 +160,7 @@ CALLS: dict[str, Call] = {
     "matmul of few rows, as words": Call(HOPPER, few_rows, "matmul.few.thin_kernel.thin_kernel"),
     "matmul of few rows, in shares": Call(HOPPER, few_rows_in_shares, "matmul.few.thin_shares.thin_shares_kernel"),
     "matmul by FMA": Call("sm_80", partial(by_fma, 1), "matmul.simt.kernel.simt_kernel"),
-    "matmul by FMA, in slices": Call("sm_80", partial(by_fma, 2), "matmul.simt.kernel.simt_kernel"),
+    "matmul by FMA, in slices": Call(HOPPER, partial(by_fma, 2, overlap=True), "matmul.simt.kernel.simt_kernel"),
     "matmul by FMA, in slices together": Call("sm_80", partial(by_fma, 2, 2), "matmul.simt.kernel.simt_kernel"),
     "matmul of odd rows": Call(
         HOPPER,
@@ -186,7 +186,6 @@ CALLS: dict[str, Call] = {
         HOPPER,
         lambda: (k.grouped_matmul, bf16(16, 64), bf16(2, 64, 64), torch.tensor([7, 16], dtype=torch.int32)),
         "matmul.hopper.hopper_kernel",
-        False,
     ),
     "grouped_matmul of fp8": Call(HOPPER, groups_of_fp8, "matmul.hopper.hopper_kernel", False),
     "grouped_matmul by FMA": Call("sm_80", groups_by_fma, "matmul.simt.kernel.simt_kernel"),

@@ -49,7 +49,7 @@ def mx_values() -> tuple[Any, ...]:
 CALLS: dict[str, Call] = {
     "softmax": Call(HOPPER, lambda: (k.softmax, f32(2, 3000)), "rows.softmax_kernels.softmax_rows_kernel"),
     "softmax of a cluster": Call(
-        HOPPER, lambda: (k.softmax, f32(1, 40000)), "rows.softmax_kernels.softmax_rows_kernel", False
+        HOPPER, lambda: (k.softmax, f32(1, 40000)), "rows.softmax_kernels.softmax_rows_kernel"
     ),
     "softmax_backward": Call(
         HOPPER, lambda: (k.softmax_backward, f32(3, 100), f32(3, 100)), "rows.softmax_kernels.softmax_back_kernel"

@@ -66,7 +66,6 @@ def latent_kernel(
             empty[s].init(2)
         for s in fx.range_constexpr(form.raw):
             raw.full[s].init(1)
-        nv.fence_mbarrier_init()
     fx.barrier()
     if fx.const_expr(form.split):
         # What combines the parts may get ready: it waits for all of them.

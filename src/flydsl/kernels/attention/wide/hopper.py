@@ -70,7 +70,6 @@ def wide_kernel(
             full_g[s].init(1)
             empty_q[s].init(CONSUMERS * cluster)
             empty_g[s].init(CONSUMERS * cluster)
-        nv.fence_mbarrier_init()
     rank, mask = fx.Int32(0), None
     if fx.const_expr(cluster > 1):
         rank, mask = nv.uniform(nv.cluster.rank()), fx.Int32((1 << cluster) - 1)

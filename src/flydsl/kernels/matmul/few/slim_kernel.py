@@ -64,7 +64,6 @@ def slim_kernel(
         for s in fx.range_constexpr(slim.stages):
             full[s].init(1)
             empty[s].init(slim.warps // team)
-        nv.fence_mbarrier_init()
     fx.barrier()
     nv.griddepcontrol_wait()
     nv.griddepcontrol_launch()

@@ -93,7 +93,6 @@ def finish(
         mine = here + fx.block_idx.y * size
         for at in range(tid, units, threads):
             fx.nvgpu.store_global(mine + at * QUAD, add_parts(parts, at, slim), cache="cg")
-        fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Release)
         together.sync()
         flag = fx.recast_iter(fx.Int32, parts)
         counter = cast("fx.Pointer", counters) + block
@@ -105,7 +104,6 @@ def finish(
             flag[0] = before
         together.sync()
         if flag[0] == slim.slices - 1:
-            fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Acquire)
             # As many loads together as registers have room for.
             many = next(x for x in (8, 4, 2, 1) if units % (threads * x) == 0 and x * slim.slices <= 16 or x == 1)
             for first in range(tid, units, threads * many):

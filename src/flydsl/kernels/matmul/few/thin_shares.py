@@ -156,7 +156,6 @@ def finish_tile(
         mine = work + fx.Int64(share.slot(block, tile)) * thin.size
         for at in range(tid, results, threads):
             fx.nvgpu.store_global(mine + at * QUAD, add_sums(parts, at, thin), cache="cg")
-        fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Release)
         fx.barrier()
         first_block, many = share.parts_of(tile)
         if tid == 0:
@@ -167,7 +166,6 @@ def finish_tile(
             flag[0] = before
         fx.barrier()
         if flag[0] == many - 1:
-            fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Acquire)
             added = fx.make_rmem_tensor(fx.make_layout(QUAD, 1), work.dtype)
             for at in range(tid, results, threads):
                 added.fill(0)

@@ -47,7 +47,6 @@ def leave(acc: fx.Tensor, slices: Slices, tile: Tile) -> None:
 def last_adds(out: Out, acc: fx.Tensor, slices: Slices, sides: tuple[Side, Side], tile: Tile):
     """Who comes last adds up all of it; nobody waits for another."""
     tid = fx.thread_idx.x
-    fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Release)
     fx.barrier()
     if tid == 0:
         before = fx.atomic_add(slices.counter, 1, syncscope="device", ordering=fx.AtomicOrdering.AcqRel)
@@ -57,7 +56,6 @@ def last_adds(out: Out, acc: fx.Tensor, slices: Slices, sides: tuple[Side, Side]
         slices.word[0] = before
     fx.barrier()
     if slices.word[0] == slices.many - 1:
-        fx.memory_fence(syncscope="device", ordering=fx.AtomicOrdering.Acquire)
         acc.fill(0.0)
         mine = slices.room + tid * QUAD
         for s in range(slices.many):
