@@ -33,6 +33,7 @@ MORE: dict[str, dict[str, Callable[[], Any]]] = {
     **{
         f"linear_cross_entropy{part}": {"weight": lambda: torch.randn(M, N)} for part in ("", "_forward", "_backward")
     },
+    "permute": {"dims": lambda: (1, 0)},
     "linear": {"weight": lambda: torch.randn(M, N)},
     "rope": {
         "q": lambda: torch.randn(1, 5, 2, 16), "k": lambda: torch.randn(1, 5, 1, 16),

@@ -278,7 +278,7 @@ def rms_norm_quantized(
     *,
     eps: float = 1e-6,
     residual: Tensor | None = None,
-    scale: str | Tensor = "row",
+    scale: str | Tensor | None = None,
 ) -> tuple[Tensor, ...]:
     """`rms_norm(x, weight)` in 8 bits, and its scales; with a residual the norm of x + residual, and the sum."""
     return _quantized("rms", x, weight, None, dtype, eps, residual, scale)
@@ -292,7 +292,7 @@ def layer_norm_quantized(
     *,
     eps: float = 1e-5,
     residual: Tensor | None = None,
-    scale: str | Tensor = "row",
+    scale: str | Tensor | None = None,
 ) -> tuple[Tensor, ...]:
     """`layer_norm(x, weight, bias)` in 8 bits, otherwise as `rms_norm_quantized`."""
     return _quantized("layer", x, weight, bias, dtype, eps, residual, scale)
@@ -307,16 +307,17 @@ def group_norm_quantized(
     *,
     eps: float = 1e-5,
     residual: Tensor | None = None,
-    scale: str | Tensor = "group",
+    scale: str | Tensor | None = None,
 ) -> tuple[Tensor, ...]:
     """`group_norm(x, groups, weight, bias)` in 8 bits, with a scale for each "group"; else as `rms_norm_quantized`."""
-    return _quantized("group", x, weight, bias, dtype, eps, residual, scale, groups)
+    groups = whole("group_norm_quantized", "groups", groups)
+    return _quantized("group", x, weight, bias, dtype, eps, residual, "group" if scale is None else scale, groups)
 
 
 def softmax_quantized(
-    x: Tensor, dtype: torch.dtype = torch.float8_e4m3fn, *, scale: str | Tensor = "row"
+    x: Tensor, dtype: torch.dtype = torch.float8_e4m3fn, *, scale: str | Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The softmax of rows in 8 bits, and its scales."""
+    """The softmax of rows in 8 bits, and its scales, one for each "row" where nothing is said."""
     codes, scales = _quantized("softmax", x, None, None, dtype, 0.0, None, scale)
     return codes, scales
 
@@ -334,10 +335,10 @@ def _quantized(
     dtype: torch.dtype,
     eps: float,
     residual: Tensor | None,
-    scale: str | Tensor,
+    scale: str | Tensor | None,
     groups: int = 0,
 ) -> tuple[Tensor, ...]:
-    known, way = (scale, "row") if isinstance(scale, Tensor) else (None, scale)
+    known, way = (scale, "row") if isinstance(scale, Tensor) else (None, "row" if scale is None else scale)
     codes, scales, summed = quantize_operators.norm_quantized(
         x, norm, groups, weight, bias, dtype, eps, residual, way, known
     )  # fmt: skip

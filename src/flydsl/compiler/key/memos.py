@@ -40,7 +40,12 @@ _found: dict[str, _Found] = {}
 
 
 def note(memo: Any) -> None:
-    """A function with a memo was met: what traces are given by it counts from now on."""
+    """A function with a memo was met: what traces are given by it counts from now on.
+
+    Those of this package are left out: they read nothing but their arguments, and calls of the library fill them.
+    """
+    if str(getattr(memo, "__module__", "")).partition(".")[0] == __name__.partition(".")[0]:
+        return
     _known.setdefault(_name(memo), weakref.WeakSet()).add(memo)
 
 

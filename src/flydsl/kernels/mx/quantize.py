@@ -19,6 +19,7 @@ from ..rows.lines import Lines, Place, when
 from ..rows.norm_kernels import summed_at, values_of
 from ..rows.quantize import Source, check_source, result_of, rows_of_source, shape_of_rows
 from ..rows.softmax_kernels import blocks_for, row_of
+from ..scalars import whole
 from .formats import BLOCK, FORMATS, NO_NUMBER, Format, decode, encode, power_of_two
 
 THREADS = 256
@@ -230,7 +231,8 @@ def group_norm_mx(
     stream: object = None,
 ) -> tuple[Given, ...]:
     """`quantize_mx(group_norm(x, groups, weight, bias))` in one pass; otherwise as `rms_norm_mx`."""
-    return _behind("group_norm_mx", Source(x, "group", residual, weight, bias, eps, groups), dtype, stream)
+    op = "group_norm_mx"
+    return _behind(op, Source(x, "group", residual, weight, bias, eps, whole(op, "groups", groups)), dtype, stream)
 
 
 def softmax_mx(x: HostArray, dtype: object = "float8_e4m3fn", *, stream: object = None) -> tuple[Given, Given]:

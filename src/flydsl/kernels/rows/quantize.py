@@ -211,8 +211,9 @@ def group_norm_quantized(
     `scale` is "group" (as None is), one for each group of an image; otherwise as that of `rms_norm_quantized`, and
     those of "row"s are found by a launch of their own.
     """
-    source = Source(x, "group", residual, weight, bias, eps, groups)
-    return quantized_behind("group_norm_quantized", source, dtype, scale, stream)
+    op = "group_norm_quantized"
+    source = Source(x, "group", residual, weight, bias, eps, whole(op, "groups", groups))
+    return quantized_behind(op, source, dtype, scale, stream)
 
 
 def softmax_quantized(
