@@ -16,8 +16,8 @@ from flydsl.compiler.build.collector import collector_off
 def enabled() -> Iterator[None]:
     frozen = gc.get_freeze_count()
     gc.enable()
-    gc.unfreeze()
-    gc.collect()
+    gc.unfreeze()  # what tests/conftest.py has frozen: it is old then, and not looked at
+    gc.collect(1)
     yield
     gc.enable()
     if frozen:
