@@ -31,7 +31,7 @@ def places_kernel(x: fx.Tensor, out: fx.Tensor):
     at = arith.index_cast(T.index(), fx.as_ir_value(t * 4))
     mine = fx.Vector.from_elements([x[t * 4 + j] for j in range(4)], fx.Float32)
     vector.store(fx.as_ir_value(mine), place, [at])
-    rocdl.barrier()
+    gpu.barrier()
     other = arith.index_cast(T.index(), fx.as_ir_value((63 - t) * 4))
     read = fx.Vector(vector.load(four, place, [other]), (4,), fx.Float32)
     one = fx.Float32(memref.load(place, [arith.index_cast(T.index(), fx.as_ir_value(t))]))
